@@ -1,0 +1,113 @@
+/**
+ * What a credential is to the engine: something that can be asked for request headers, and that has a
+ * generation.
+ *
+ * Guarantees that the secret leaves only through `Credential.headers()`. A generation moves when, and only
+ * when, the value changed, so that a straggler's refusal of an old value costs nothing.
+ */
+import type { Disposer } from '../disposer.js';
+import type { HostedMcpError } from '../errors.js';
+
+export interface AcquireOptions {
+  /** Detaches this caller only; a refresh under way goes on for the others. */
+  signal?: AbortSignal | undefined;
+  /** The generation a server refused: a newer one is returned, or one refresh is made. */
+  rejected?: { generation: number; status: number; challenge?: string | undefined } | undefined;
+  /** A wider scope that the server asked for. */
+  scope?: string | undefined;
+  /** How long this caller can wait. */
+  maxWaitMs?: number | undefined;
+}
+
+export interface Credential {
+  /** +1 each time the value changes; safe to log. */
+  readonly generation: number;
+  /** Epoch milliseconds on the local clock. */
+  readonly expiresAtMs?: number;
+  readonly scope?: string;
+  /** The request headers that carry the secret: the only way to it. */
+  headers(request: { method: string; url: URL }): Record<string, string> | Promise<Record<string, string>>;
+}
+
+/** What a provider tells about itself. Carries no secret. */
+export type CredentialEvent =
+  | { type: 'refreshed'; id: string; generation: number; expiresAtMs?: number | undefined }
+  | { type: 'adopted'; id: string; generation: number; expiresAtMs?: number | undefined }
+  | { type: 'failed'; id: string; error: HostedMcpError };
+
+/** Write your own: `id` and `acquire` are enough. */
+export interface CredentialProvider {
+  /** Stable and not secret: names the credential in stores, events and rate-limit keys. */
+  readonly id: string;
+  /**
+   * A credential for `target`. Throws a `HostedMcpError`: `ERR_REAUTHORIZATION_REQUIRED`,
+   * `ERR_CREDENTIAL_REJECTED`, `ERR_CREDENTIAL_SOURCE`, `ERR_TOKEN_ENDPOINT`, `ERR_STORE_UNAVAILABLE`.
+   */
+  acquire(target: URL, options?: AcquireOptions): Promise<Credential>;
+  onEvent?(listener: (event: CredentialEvent) => void): Disposer;
+  /** Drops what is stored. */
+  forget?(): Promise<void>;
+  /** Ends timers; a token request that has left is finished and stored, for at most `drainMs` (15 s). */
+  close?(options?: { drainMs?: number | undefined }): Promise<void>;
+}
+
+/** A token with what is known of its end. */
+export interface AccessToken {
+  token: string;
+  expiresAtMs?: number | undefined;
+}
+
+/** A bearer token, or a function that gives one: asked again after a refusal with `rejected: true`. */
+export type TokenSource =
+  | string
+  | ((request: {
+      target: URL;
+      signal: AbortSignal;
+      rejected: boolean;
+    }) => string | AccessToken | Promise<string | AccessToken>);
+
+/** When an OAuth token is renewed. Defaults and reasons: `REFRESH_DEFAULTS`. */
+export interface RefreshPolicy {
+  fraction?: number | undefined;
+  maxWindowMs?: number | undefined;
+  minWindowMs?: number | undefined;
+  jitter?: number | undefined;
+  background?: 'active' | 'always' | 'never' | undefined;
+  tokenTimeoutMs?: number | undefined;
+  assumedLifetimeMs?: number | undefined;
+  serveExpired?: boolean | undefined;
+}
+
+/** One stored credential. `data` is opaque to a store. */
+export interface StoredRecord {
+  readonly generation: number;
+  readonly data: string;
+  readonly expiresAtMs?: number;
+}
+
+export interface Lease {
+  /** What is left of the lease, on the monotonic clock. */
+  remainingMs(): number;
+  release(): Promise<void>;
+}
+
+/**
+ * Where credentials live. `compareAndSet` with `expectedGeneration: undefined` means "no record yet",
+ * with `next: undefined` "delete"; it answers false when somebody else was first. `lease` works for an id
+ * that has no record and answers undefined while another holds it.
+ */
+export interface CredentialStore {
+  read(id: string, options?: { signal?: AbortSignal | undefined }): Promise<StoredRecord | undefined>;
+  compareAndSet(
+    id: string,
+    expectedGeneration: number | undefined,
+    next: StoredRecord | undefined,
+    options?: { signal?: AbortSignal | undefined },
+  ): Promise<boolean>;
+  lease(
+    id: string,
+    leaseMs: number,
+    options?: { signal?: AbortSignal | undefined },
+  ): Promise<Lease | undefined>;
+  close?(): Promise<void>;
+}

@@ -1,0 +1,1 @@
+export { HostedMcpError } from './errors.js';
