@@ -87,24 +87,24 @@ const REPLAY_PHRASES =
  */
 export class HostedMcpError extends Error {
   override readonly name: string = 'HostedMcpError';
-  readonly code: HostedMcpErrorCode;
+  declare readonly code: HostedMcpErrorCode;
   /** `!error.executed` means the tool certainly did not run; a truthy value means it did or may have. */
-  readonly executed: Executed;
+  declare readonly executed: Executed;
   /** Implies `executed === false`. */
-  readonly retryable: boolean;
-  readonly method?: string;
-  readonly tool?: string;
+  declare readonly retryable: boolean;
+  declare readonly method?: string;
+  declare readonly tool?: string;
   /** The gate that refused. */
-  readonly gate?: string;
-  readonly reason?: string;
+  declare readonly gate?: string;
+  declare readonly reason?: string;
   /** HTTP status, where an answer had one. */
-  readonly status?: number;
-  readonly retryAfterMs?: number;
-  readonly requiredScope?: string;
-  readonly authorizationUrl?: string;
-  readonly taskId?: string;
+  declare readonly status?: number;
+  declare readonly retryAfterMs?: number;
+  declare readonly requiredScope?: string;
+  declare readonly authorizationUrl?: string;
+  declare readonly taskId?: string;
   /** What the server wrote, cut to 200 characters and cleaned. Never part of `message`: it would be an instruction channel into a model. */
-  readonly serverText?: string;
+  declare readonly serverText?: string;
 
   constructor(code: HostedMcpErrorCode, what: string, fields: HostedMcpErrorFields = {}) {
     const executed = fields.executed ?? false;
@@ -138,26 +138,33 @@ export class HostedMcpError extends Error {
     error: unknown,
     ...codes: C[]
   ): error is HostedMcpError & { readonly code: C } {
-    if (typeof error !== 'object' || error === null || !(BRAND in error)) return false;
-    return codes.length === 0 || codes.includes((error as { code?: unknown }).code as C);
+    return isBranded(error) && (codes.length === 0 || codes.includes(error.code as C));
   }
 
   /** The HostedMcpError that `error` is or carries (an SDK error with `data.holdfast`, a `cause`), else undefined. */
   static from(error: unknown): HostedMcpError | undefined {
-    for (let at: unknown = error, depth = 0; typeof at === 'object' && at !== null && depth < 5; depth++) {
-      if (HostedMcpError.isInstance(at)) return at;
-      const carried = (at as { data?: { holdfast?: unknown } }).data?.holdfast;
-      if (isCarried(carried)) {
-        return new HostedMcpError(carried.code, 'The call failed on its way.', {
-          executed: carried.executed,
-          retryable: carried.retryAfterMs !== undefined,
-          retryAfterMs: carried.retryAfterMs,
-        });
-      }
-      at = (at as { cause?: unknown }).cause;
-    }
-    return undefined;
+    return unwrap(error);
   }
+}
+
+function isBranded(error: unknown): error is HostedMcpError {
+  return typeof error === 'object' && error !== null && BRAND in error;
+}
+
+function unwrap(error: unknown): HostedMcpError | undefined {
+  for (let at: unknown = error, depth = 0; typeof at === 'object' && at !== null && depth < 5; depth++) {
+    if (isBranded(at)) return at;
+    const carried = (at as { data?: { holdfast?: unknown } }).data?.holdfast;
+    if (isCarried(carried)) {
+      return new HostedMcpError(carried.code, 'The call failed on its way.', {
+        executed: carried.executed,
+        retryable: carried.retryAfterMs !== undefined,
+        retryAfterMs: carried.retryAfterMs,
+      });
+    }
+    at = (at as { cause?: unknown }).cause;
+  }
+  return undefined;
 }
 
 const FIELD_NAMES = [

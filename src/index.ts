@@ -1,1 +1,55 @@
-export { HostedMcpError } from './errors.js';
+/**
+ * `mcp-holdfast`: the engine, the transport, credentials and errors. Imports no SDK.
+ *
+ * The public surface, name by name; nothing else.
+ */
+export type { Clock, Timer } from './clock.js';
+export type { Challenge } from './connection/challenge.js';
+export type { ExchangeFacts } from './connection/facts.js';
+export type { Histogram } from './connection/histogram.js';
+export type {
+  CallDone,
+  Connection,
+  ConnectionEvents,
+  ConnectionHealth,
+  ConnectionState,
+  ConnectionStats,
+} from './connection/types.js';
+export type { ExchangeDone } from './connection/wire.js';
+export * from './credentials/index.js';
+export type { AsyncDisposer, Disposer } from './disposer.js';
+export {
+  type Executed,
+  HostedMcpError,
+  type HostedMcpErrorCode,
+  type HostedMcpErrorFields,
+} from './errors.js';
+export type { AfterVerdict, BeforeVerdict, CallFacts, Gate, ToolResult } from './gates/gate.js';
+export {
+  type AuthProviderLike,
+  HostedTransport,
+  type HostedTransportOptions,
+  type StockTransportOptions,
+  type TransportSendOptions,
+} from './hosted-transport.js';
+export type { ExchangeFailure, HttpDispatcher, HttpFetch } from './http/exchange.js';
+export { HTTP_DEFAULTS, type HttpOptions, type HttpTlsOptions } from './http/options.js';
+export type {
+  JsonRpcError,
+  JsonRpcMessage,
+  JsonRpcNotification,
+  JsonRpcRequest,
+  JsonRpcResponse,
+  JsonRpcResult,
+  RequestId,
+} from './json-rpc.js';
+export {
+  type HostedOptions,
+  type LogEntry,
+  RETRY_DEFAULTS,
+  type RetryOptions,
+  STREAM_DEFAULTS,
+  type StreamOptions,
+} from './options.js';
+export { SESSION_DEFAULTS, type SessionOptions, type SessionSetup } from './session/options.js';
+export type { SessionInfo } from './session/session.js';

@@ -41,7 +41,7 @@ export interface HttpRequest {
   readonly body?: string | undefined;
   /** A listen or resumed stream: it gets a socket that no call waits for. */
   readonly stream?: boolean | undefined;
-  /** Milliseconds until the response head must be there; 0 or undefined: no limit of ours. */
+  /** Milliseconds until the response head must be there; 0: no limit of ours, undefined: as `http.headersTimeoutMs` says. */
   readonly headersTimeoutMs?: number | undefined;
 }
 
@@ -68,9 +68,14 @@ export interface ExchangeFailure {
   readonly code?: string | undefined;
   /** Status of the redirect that was not followed. */
   readonly status?: number | undefined;
+  /** Our words where the code says too little, e.g. which header is unusable. No server text, no secret. */
+  readonly reason?: string | undefined;
 }
 
-/** Where an exchange reports to. Exactly one of `end` and `fail` is called, once, and nothing after it. */
+/**
+ * Where an exchange reports to. Exactly one of `end` and `fail` is called, once, and nothing after it.
+ * Nothing is called before `exchange()` has returned. Only `sent` may throw.
+ */
 export interface ResponseSink {
   /** The moment before the first byte leaves. Again for each followed redirect. Throwing stops the exchange: nothing leaves. */
   sent?(): void;
@@ -84,7 +89,7 @@ export interface ResponseSink {
 export interface ExchangeHandle {
   /** Ends the exchange at once: `fail` is called with kind `aborted` and the true `sent`, even while connecting or queued. No-op when it has ended. */
   abort(): void;
-  /** Back-pressure, for streams. */
+  /** Back-pressure, for streams. One chunk that is under way may still come. */
   pause(): void;
   resume(): void;
 }

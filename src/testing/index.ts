@@ -1,1 +1,20 @@
-export {};
+export { startHostedServer } from './hosted-server.js';
+export { type ManualClock, manualClock } from './manual-clock.js';
+export { credentialStoreSuite, type SuiteRunner } from './store-suite.js';
+export type {
+  CutShape,
+  Deployment,
+  HostedServer,
+  HostedServerControls,
+  HostedServerOptions,
+  RequestMatch,
+  ScriptedChunk,
+  ScriptedHeaders,
+  ScriptedReply,
+  ScriptedRequest,
+  ServerCounts,
+  ServerLogEntry,
+  TokenReply,
+  ToolCallContext,
+  ToolDefinition,
+} from './types.js';

@@ -1,0 +1,245 @@
+/**
+ * What comes back on one exchange, read as it arrives.
+ *
+ * Guarantees that the facts are settled exactly once, at the first moment they are known: with the answer
+ * itself where an event stream goes on behind it. Bounded: a body over the limit ends the exchange.
+ */
+import type { ExchangeFailure, ResponseHead, ResponseSink } from '../http/exchange.js';
+import { header, headerValues } from '../http/exchange.js';
+import type { CookieJar } from '../http/headers.js';
+import {
+  isErrorResponse,
+  isNotification,
+  isRequest,
+  isResponse,
+  type JsonRpcMessage,
+  type JsonRpcResponse,
+  type RequestId,
+} from '../json-rpc.js';
+import { LIMITS } from '../limits.js';
+import { parseRetryAfter } from '../rate-limit/retry-after.js';
+import type { Redactor } from '../redactor.js';
+import { isResumableId, SseReader } from '../streams/sse-reader.js';
+import { parseChallenges } from './challenge.js';
+import type { Route, StreamFacts, StreamRoute } from './wire.js';
+
+interface AnswerParts {
+  readonly method: string;
+  readonly expects: RequestId | undefined;
+  readonly sessionSent: boolean;
+  readonly maxBytes: number;
+  readonly now: () => number;
+  readonly redactor: Redactor;
+  readonly way: Route;
+  readonly stream: StreamRoute | undefined;
+  readonly cookies: CookieJar | undefined;
+  settled(facts: StreamFacts, stillOpen: boolean): void;
+  ended(status: number | undefined, sent: boolean, bytes: number): void;
+  abort(): void;
+}
+
+type Mutable<T> = { -readonly [K in keyof T]: T[K] };
+
+/** Of an error page only the beginning is read; the rest is let through unread. */
+const TEXT_BYTES = 64 * 1024;
+
+export class Answer implements ResponseSink {
+  readonly #parts: AnswerParts;
+  #head: ResponseHead | undefined;
+  #mode: 'none' | 'json' | 'events' | 'text' = 'none';
+  #reader: SseReader | undefined;
+  #chunks: Uint8Array[] = [];
+  #kept = 0;
+  #bytes = 0;
+  #sent = false;
+  #settled = false;
+  #events = 0;
+  #lastEventId: string | undefined;
+  #retryMs: number | undefined;
+
+  constructor(parts: AnswerParts) {
+    this.#parts = parts;
+  }
+
+  sent(): void {
+    this.#parts.way.onSent?.();
+    this.#sent = true;
+  }
+
+  head(head: ResponseHead): void {
+    this.#head = head;
+    if (head.headers['set-cookie'] !== undefined) this.#parts.cookies?.store(head);
+    const type = mediaType(head);
+    if (type === 'text/event-stream' && head.status < 300) {
+      this.#mode = 'events';
+      this.#reader = new SseReader({
+        event: (event) => this.#event(event),
+        retry: (ms) => {
+          this.#retryMs = ms;
+        },
+        failed: () => this.#damaged('too-large'),
+      });
+      this.#parts.stream?.onOpen?.();
+    } else {
+      this.#mode = type === 'application/json' || type?.endsWith('+json') === true ? 'json' : 'text';
+    }
+  }
+
+  data(chunk: Uint8Array): void {
+    this.#bytes += chunk.length;
+    if (this.#reader !== undefined) {
+      this.#reader.push(chunk);
+      return;
+    }
+    if (this.#mode === 'text' && this.#kept >= TEXT_BYTES) return;
+    this.#kept += chunk.length;
+    if (this.#kept > this.#parts.maxBytes) this.#damaged('too-large');
+    else this.#chunks.push(chunk);
+  }
+
+  end(): void {
+    if (!this.#settled) {
+      if (this.#mode === 'events')
+        this.#streamEnded({ sent: true, phase: 'body', kind: 'network', code: 'EOF' });
+      else this.#whole();
+    }
+    this.#parts.ended(this.#head?.status, true, this.#bytes);
+  }
+
+  fail(failure: ExchangeFailure): void {
+    if (!this.#settled) {
+      if (this.#mode === 'events') this.#streamEnded(failure);
+      else this.#settle({ failure });
+    }
+    this.#parts.ended(this.#head?.status ?? failure.status, failure.sent, this.#bytes);
+  }
+
+  #event(event: { id?: string; event?: string; data: string }): void {
+    this.#events += 1;
+    if (event.id !== undefined && isResumableId(event.id)) {
+      const seen = this.#parts.stream?.seen;
+      if (seen?.has(event.id) === true) return;
+      seen?.add(event.id);
+      this.#lastEventId = event.id;
+      this.#parts.way.onEventId?.(event.id);
+    }
+    if (this.#settled || event.data === '' || (event.event !== undefined && event.event !== 'message'))
+      return;
+    const parsed = parseJson(event.data);
+    if (parsed === undefined) {
+      // On a listen stream a broken event harms nobody; on a call's own stream it may have been the answer.
+      if (this.#parts.expects !== undefined) this.#damaged('malformed');
+      return;
+    }
+    for (const message of Array.isArray(parsed) ? parsed : [parsed]) this.#streamed(message);
+  }
+
+  #streamed(message: unknown): void {
+    if (isResponse(message)) {
+      if (this.#parts.expects === undefined || this.#settled) return;
+      if (message.id === this.#parts.expects) this.#settle({ message, relation: 'own' });
+      else if (isErrorResponse(message) && (message.id === null || message.id === undefined)) {
+        this.#settle({ message, relation: 'none' });
+      }
+    } else if (isRequest(message) || isNotification(message)) {
+      this.#parts.way.onMessage(message);
+    }
+  }
+
+  /** A body that is no event stream, complete. */
+  #whole(): void {
+    const text = this.#text();
+    const parsed = this.#mode === 'json' || /^\s*[[{]/.test(text) ? parseJson(text) : undefined;
+    let found: { message: JsonRpcResponse; relation: 'own' | 'none' | 'foreign' } | undefined;
+    for (const message of Array.isArray(parsed) ? parsed : [parsed]) {
+      if (isResponse(message)) {
+        const relation = this.#relation(message);
+        // With an array, the request's own answer counts, wherever it stands.
+        if (found === undefined || relation === 'own') found = { message, relation };
+      } else if (isRequest(message) || isNotification(message)) {
+        this.#parts.way.onMessage(message as JsonRpcMessage);
+      }
+    }
+    if (found !== undefined) this.#settle(found);
+    else if (this.#mode === 'json' && parsed === undefined && text.trim() !== '')
+      this.#settle({ damage: 'malformed' });
+    else this.#settle({ text: text.slice(0, LIMITS.classifyTextLength) });
+  }
+
+  #relation(message: JsonRpcResponse): 'own' | 'none' | 'foreign' {
+    if (this.#parts.expects !== undefined && message.id === this.#parts.expects) return 'own';
+    return message.id === null || message.id === undefined ? 'none' : 'foreign';
+  }
+
+  #streamEnded(failure: ExchangeFailure): void {
+    if (this.#parts.stream === undefined) this.#reader?.end();
+    if (this.#settled) return;
+    const cursor = this.#lastEventId ?? this.#parts.stream?.cursor;
+    this.#settle({
+      failure: { ...failure, sent: true },
+      ...(cursor !== undefined && {
+        resume: { cursor, ...(this.#retryMs !== undefined && { retryMs: this.#retryMs }) },
+      }),
+    });
+  }
+
+  #damaged(damage: 'malformed' | 'too-large'): void {
+    if (!this.#settled) this.#settle({ damage });
+    this.#parts.abort();
+  }
+
+  #settle(part: Partial<StreamFacts>): void {
+    this.#settled = true;
+    const { method, expects, sessionSent, redactor, now } = this.#parts;
+    const head = this.#head;
+    const facts: Mutable<StreamFacts> = {
+      method,
+      expectsAnswer: expects !== undefined,
+      sent: part.failure?.sent ?? (this.#sent || head !== undefined),
+      sessionSent,
+      events: this.#events,
+      sessionIds: head === undefined ? [] : headerValues(head, 'mcp-session-id'),
+      ...part,
+    };
+    if (head !== undefined) {
+      facts.status = head.status;
+      const type = mediaType(head);
+      if (type !== undefined) facts.contentType = type;
+      if (head.status >= 400) {
+        const challenges = headerValues(head, 'www-authenticate');
+        if (challenges.length > 0) facts.challenges = parseChallenges(challenges);
+        const retryAfterMs = parseRetryAfter(header(head, 'retry-after'), header(head, 'date'), now());
+        if (retryAfterMs !== undefined) facts.retryAfterMs = retryAfterMs;
+      }
+    }
+    if (this.#lastEventId !== undefined) facts.lastEventId = this.#lastEventId;
+    if (this.#retryMs !== undefined) facts.retryMs = this.#retryMs;
+    const { message } = facts;
+    if (message !== undefined && (isErrorResponse(message) || message.result.isError === true)) {
+      facts.message = redactor.value(message) as JsonRpcResponse;
+    }
+    if (facts.text !== undefined) facts.text = redactor.text(facts.text);
+    this.#parts.settled(facts, this.#mode === 'events' && part.failure === undefined);
+  }
+
+  #text(): string {
+    const [first] = this.#chunks;
+    const bytes = this.#chunks.length === 1 && first !== undefined ? first : Buffer.concat(this.#chunks);
+    this.#chunks = [];
+    return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString('utf8');
+  }
+}
+
+function mediaType(head: ResponseHead): string | undefined {
+  const value = header(head, 'content-type');
+  return value === undefined ? undefined : (value.split(';', 1)[0] ?? '').trim().toLowerCase();
+}
+
+/** `undefined` for what does not parse (and for nothing else: JSON has no undefined). */
+function parseJson(text: string): unknown {
+  try {
+    return JSON.parse(text.charCodeAt(0) === 0xfeff ? text.slice(1) : text);
+  } catch {
+    return undefined;
+  }
+}

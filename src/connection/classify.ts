@@ -1,0 +1,281 @@
+/**
+ * One exchange's facts, one verdict.
+ *
+ * Guarantees: a pure function, no I/O, no clock. `executed: false` is given only where the request never
+ * left, or where HTTP or MCP says "refused before processing". Never decides what to do about it: that is
+ * `connection.ts`, by the app's options.
+ */
+import type { Executed, HostedMcpErrorCode } from '../errors.js';
+import { isErrorResponse, type JsonRpcResponse } from '../json-rpc.js';
+import type { Challenge } from './challenge.js';
+import type { ExchangeFacts } from './facts.js';
+
+export interface ClassifyContext {
+  readonly era: 'initialize' | 'stateless';
+  /** The credential that was sent has expired or been replaced since. */
+  readonly credentialStale: boolean;
+  /** The credential that was sent is newer than the one the session was last accepted with. */
+  readonly credentialNewer: boolean;
+  /** JSON-RPC errors under an HTTP error status in a row on this session, this one not counted. */
+  readonly errorsInRow: number;
+}
+
+export type Verdict =
+  /** The server's own answer, for the caller. */
+  | { readonly kind: 'answer'; readonly message: JsonRpcResponse }
+  /** A message that wants no answer was taken. */
+  | { readonly kind: 'accepted' }
+  /** No byte left. */
+  | { readonly kind: 'not-sent'; readonly code?: string | undefined; readonly timeout: boolean }
+  /** It left and the answer was cut off. */
+  | { readonly kind: 'cut'; readonly code?: string | undefined; readonly timeout: boolean }
+  /** 401: refresh. `challenged` says that the refusal came before processing. */
+  | {
+      readonly kind: 'credential';
+      readonly challenged: boolean;
+      readonly executed: Executed;
+      readonly challenge?: Challenge | undefined;
+    }
+  | { readonly kind: 'scope'; readonly requiredScope?: string | undefined; readonly executed: Executed }
+  | { readonly kind: 'limited'; readonly retryAfterMs?: number | undefined; readonly executed: Executed }
+  /** `tentative`: give the session up only when a new one stands. */
+  | {
+      readonly kind: 'session-lost';
+      readonly executed: Executed;
+      readonly tentative: boolean;
+      readonly reason: string;
+    }
+  /** One ping decides. `strong`: the server named the session, or refused a credential newer than it. `otherwise` stands if the session lives. */
+  | {
+      readonly kind: 'session-suspect';
+      readonly executed: Executed;
+      readonly strong: boolean;
+      readonly reason: string;
+      readonly otherwise: Verdict;
+    }
+  | {
+      readonly kind: 'failed';
+      readonly code: HostedMcpErrorCode;
+      readonly executed: Executed;
+      readonly reason: string;
+      readonly retryable?: boolean;
+    };
+
+/** Statuses by which HTTP itself says that the request was not processed (RFC 9110 section 15, RFC 6585, RFC 8470). */
+const REFUSED_UNREAD: ReadonlySet<number> = new Set([
+  405, 406, 407, 411, 413, 414, 415, 417, 421, 425, 431, 501, 505,
+]);
+
+const SESSION_WORDS = /session|not (?:yet )?initiali[sz]ed|uninitiali[sz]ed|initiali[sz]e first/i;
+/** What servers built on the SDKs answer for an unknown session; -32002 means something else to `resources/read`. */
+const SESSION_CODES: ReadonlySet<number> = new Set([-32001, -32002]);
+/** An error code by which a server says that authorization refused the request before it was dispatched. */
+const REFUSED_BEFORE_DISPATCH = -32023;
+const METHOD_NOT_FOUND = -32601;
+/** So many errors in a row make even an error in a language we do not read suspect. */
+const ERRORS_BEFORE_SUSPECT = 3;
+
+export function classify(facts: ExchangeFacts, context: ClassifyContext): Verdict {
+  if (facts.failure !== undefined) return classifyFailure(facts);
+  const status = facts.status ?? 0;
+  const ok = status >= 200 && status < 300;
+  if (facts.damage === 'too-large') {
+    return failed(
+      'ERR_MESSAGE_TOO_LARGE',
+      ok ? 'unknown' : refusedBy(status),
+      'the answer is larger than allowed',
+    );
+  }
+  if (!facts.expectsAnswer && ok && !isErrorResponse(facts.message)) return { kind: 'accepted' };
+
+  const inSession = facts.sessionSent && context.era === 'initialize';
+  const own = facts.relation === 'own';
+  if (own && isErrorResponse(facts.message)) return classifyOwnError(facts, context, inSession);
+  if (own && facts.message !== undefined && ok) return { kind: 'answer', message: facts.message };
+  if (status === 401) return classify401(facts, context, inSession);
+  if (status === 429) return limited(facts, own ? 'unknown' : false);
+  if (status === 403) {
+    const scope = facts.challenges?.find((challenge) => challenge.error === 'insufficient_scope');
+    if (scope !== undefined) return { kind: 'scope', requiredScope: scope.scope, executed: false };
+  }
+  if (inSession) {
+    const session = classifySession(facts, context);
+    if (session !== undefined) return session;
+  }
+  return classifyRest(facts);
+}
+
+function classifyFailure(facts: ExchangeFacts): Verdict {
+  const failure = facts.failure;
+  if (failure === undefined) throw new RangeError('no failure to classify');
+  const executed = failure.sent ? 'unknown' : false;
+  switch (failure.kind) {
+    case 'redirect':
+      return failed(
+        'ERR_REDIRECT',
+        false,
+        `the server answered with a redirect that is not followed (status ${failure.status ?? 'unknown'})`,
+      );
+    case 'too-large':
+      return failed('ERR_MESSAGE_TOO_LARGE', executed, 'the answer is larger than allowed');
+    case 'encoding':
+      return failed('ERR_PROTOCOL', executed, 'the answer is coded in a way that cannot be read');
+    case 'invalid-request':
+      return failed('ERR_PROTOCOL', false, 'the request could not be written as HTTP');
+    default:
+      return failure.sent
+        ? { kind: 'cut', code: failure.code, timeout: failure.kind === 'timeout' }
+        : { kind: 'not-sent', code: failure.code, timeout: failure.kind === 'timeout' };
+  }
+}
+
+/** An error with the request's id came from behind the session layer: its status says nothing about the session. */
+function classifyOwnError(facts: ExchangeFacts, context: ClassifyContext, inSession: boolean): Verdict {
+  const message = facts.message;
+  if (!isErrorResponse(message)) throw new RangeError('no error to classify');
+  const answer: Verdict = { kind: 'answer', message };
+  const status = facts.status ?? 0;
+  const early = message.error.code === REFUSED_BEFORE_DISPATCH;
+  if (status === 401) {
+    const challenge = bearerChallenge(facts.challenges);
+    return {
+      kind: 'credential',
+      challenged: early && challenge !== undefined,
+      executed: early ? false : 'unknown',
+      challenge,
+    };
+  }
+  if (status === 429) return limited(facts, early ? false : 'unknown');
+  if (status === 403) {
+    const scope = facts.challenges?.find((challenge) => challenge.error === 'insufficient_scope');
+    if (scope !== undefined)
+      return { kind: 'scope', requiredScope: scope.scope, executed: early ? false : 'unknown' };
+    return failed('ERR_HTTP_STATUS', 'unknown', 'the server refused the request (status 403)');
+  }
+  if (!inSession) return answer;
+  const named =
+    (SESSION_CODES.has(message.error.code) &&
+      !(message.error.code === -32002 && facts.method === 'resources/read')) ||
+    SESSION_WORDS.test(message.error.message);
+  if (named && message.error.code !== METHOD_NOT_FOUND) {
+    return {
+      kind: 'session-suspect',
+      executed: 'unknown',
+      strong: true,
+      reason: 'an error that speaks of the session',
+      otherwise: answer,
+    };
+  }
+  if (status >= 400 && context.errorsInRow + 1 >= ERRORS_BEFORE_SUSPECT) {
+    return {
+      kind: 'session-suspect',
+      executed: 'unknown',
+      strong: false,
+      reason: 'several errors in a row',
+      otherwise: answer,
+    };
+  }
+  return answer;
+}
+
+function classify401(facts: ExchangeFacts, context: ClassifyContext, inSession: boolean): Verdict {
+  const challenge = bearerChallenge(facts.challenges);
+  const credential: Verdict = {
+    kind: 'credential',
+    challenged: challenge !== undefined,
+    executed: challenge ? false : 'unknown',
+    challenge,
+  };
+  if (context.credentialStale || !inSession) return credential;
+  const named = speaksOfSession(facts);
+  if (!context.credentialNewer && !named && challenge !== undefined) return credential;
+  return {
+    kind: 'session-suspect',
+    executed: layerRefusal(facts) || challenge !== undefined ? false : 'unknown',
+    strong: context.credentialNewer || named,
+    reason: context.credentialNewer
+      ? 'a refusal of a credential newer than the session'
+      : 'a refusal without a challenge',
+    otherwise: credential,
+  };
+}
+
+function classifySession(facts: ExchangeFacts, context: ClassifyContext): Verdict | undefined {
+  const status = facts.status ?? 0;
+  const code = isErrorResponse(facts.message) ? facts.message.error.code : undefined;
+  const executed: Executed = layerRefusal(facts) ? false : 'unknown';
+  if (status === 404 && code !== METHOD_NOT_FOUND) {
+    return {
+      kind: 'session-lost',
+      executed,
+      tentative: code === undefined,
+      reason: 'the server does not know the session',
+    };
+  }
+  const named = speaksOfSession(facts);
+  const newer = status === 403 && context.credentialNewer;
+  const errorIn200 = status >= 200 && status < 300 && isErrorResponse(facts.message);
+  if (status === 400 || status === 403 || status === 500 || status === 503 || errorIn200) {
+    return {
+      kind: 'session-suspect',
+      executed,
+      strong: named || newer,
+      reason: named ? 'a refusal that speaks of the session' : 'a refusal that does not name the request',
+      otherwise: classifyRest(facts),
+    };
+  }
+  return undefined;
+}
+
+function classifyRest(facts: ExchangeFacts): Verdict {
+  const status = facts.status ?? 0;
+  if (status >= 200 && status < 300) {
+    if (isErrorResponse(facts.message) && facts.relation === 'none') {
+      return failed('ERR_PROTOCOL', 'unknown', 'the server answered with an error that names no request');
+    }
+    return failed('ERR_PROTOCOL', 'unknown', protocolReason(facts));
+  }
+  return failed('ERR_HTTP_STATUS', refusedBy(status), `the server answered with status ${status}`);
+}
+
+function protocolReason(facts: ExchangeFacts): string {
+  if (facts.damage === 'malformed') return 'the answer is not readable JSON';
+  if (facts.relation === 'foreign') return 'the answer belongs to another request';
+  if (facts.status === 202) return 'the server took the request as if it wanted no answer';
+  if (
+    facts.contentType !== undefined &&
+    facts.contentType !== 'application/json' &&
+    facts.contentType !== 'text/event-stream'
+  ) {
+    return 'the answer is neither JSON nor an event stream';
+  }
+  return 'the answer is empty or no JSON-RPC message';
+}
+
+function refusedBy(status: number): Executed {
+  return REFUSED_UNREAD.has(status) ? false : 'unknown';
+}
+
+/** A JSON-RPC error with id null or none is written by a session layer, before anything is dispatched. */
+function layerRefusal(facts: ExchangeFacts): boolean {
+  return isErrorResponse(facts.message) && facts.relation === 'none';
+}
+
+function speaksOfSession(facts: ExchangeFacts): boolean {
+  if (isErrorResponse(facts.message)) {
+    return SESSION_CODES.has(facts.message.error.code) || SESSION_WORDS.test(facts.message.error.message);
+  }
+  return facts.text !== undefined && SESSION_WORDS.test(facts.text);
+}
+
+function bearerChallenge(challenges: readonly Challenge[] | undefined): Challenge | undefined {
+  return challenges?.find(({ scheme }) => scheme === 'bearer' || scheme === 'dpop');
+}
+
+function limited(facts: ExchangeFacts, executed: Executed): Verdict {
+  return { kind: 'limited', retryAfterMs: facts.retryAfterMs, executed };
+}
+
+function failed(code: HostedMcpErrorCode, executed: Executed, reason: string): Verdict {
+  return { kind: 'failed', code, executed, reason };
+}

@@ -1,0 +1,39 @@
+/**
+ * Which generation of the credential is in use.
+ *
+ * Guarantees that a source which is new at every use is recognised, so that it does not cost a probe a
+ * call. Never holds a secret.
+ */
+import type { AcquireOptions, Credential, CredentialProvider } from '../credentials/provider.js';
+
+const NEW_AT_EACH_USE = 2;
+
+export class CredentialUse {
+  readonly #provider: CredentialProvider;
+  readonly #target: URL;
+  #uses = 0;
+  #freshInRow = 0;
+  /** The generation seen last. */
+  generation = 0;
+
+  constructor(provider: CredentialProvider, target: URL) {
+    this.#provider = provider;
+    this.#target = target;
+  }
+
+  /** A source that is new at every acquire: there the first refusal decides, no probe. */
+  get isAlwaysNew(): boolean {
+    return this.#freshInRow >= NEW_AT_EACH_USE;
+  }
+
+  async acquire(options?: AcquireOptions): Promise<Credential> {
+    const credential = await this.#provider.acquire(this.#target, options);
+    if (credential.generation !== this.generation) {
+      this.#freshInRow = this.#uses === 1 && credential.expiresAtMs === undefined ? this.#freshInRow + 1 : 0;
+      this.generation = credential.generation;
+      this.#uses = 0;
+    }
+    this.#uses += 1;
+    return credential;
+  }
+}

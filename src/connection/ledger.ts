@@ -1,0 +1,229 @@
+/**
+ * The ledger: of each request, whether it is queued, sent, refused or answered.
+ *
+ * Guarantees that `executed` on an error is read from here, never guessed by the step that failed, and
+ * that a call ends exactly once, leaving no timer, listener or exchange behind. Never sends anything.
+ */
+import type { Clock, Timer } from '../clock.js';
+import {
+  type Executed,
+  HostedMcpError,
+  type HostedMcpErrorCode,
+  type HostedMcpErrorFields,
+} from '../errors.js';
+import type { ExchangeHandle } from '../http/exchange.js';
+import type { JsonRpcRequest, JsonRpcResponse, RequestId } from '../json-rpc.js';
+import { toolOf } from '../json-rpc.js';
+import type { Session } from '../session/session.js';
+
+export interface RequestOptions {
+  /** Milliseconds on the monotonic clock at which the caller's own time is up; the caller's owner ends it. */
+  readonly deadlineMs?: number | undefined;
+  readonly signal?: AbortSignal | undefined;
+  /** Takes up the response stream of an earlier request instead of sending this one. */
+  readonly resumptionToken?: string | undefined;
+  readonly onresumptiontoken?: ((token: string) => void) | undefined;
+  /** Told of the call before it begins its way. */
+  readonly onCall?: ((call: Call) => void) | undefined;
+  /** Extra request headers of the SDK (later era). */
+  readonly headers?: Readonly<Record<string, string>> | undefined;
+}
+
+/** One request of a caller, from the moment it was handed in to its end. */
+export class Call {
+  readonly message: JsonRpcRequest;
+  readonly options: RequestOptions;
+  readonly tool: string | undefined;
+  readonly startedAtMs: number;
+  /** When its waits end, on the monotonic clock; its owner may move it. */
+  deadlineMs: number;
+  readonly promise: Promise<JsonRpcResponse>;
+  /** Milliseconds it has waited, and for what. */
+  readonly waits = { gatesMs: 0, sessionMs: 0, credentialMs: 0, rateMs: 0 };
+  phase: 'queued' | 'sent' | 'answered' = 'queued';
+  /** Times it left this process. */
+  attempts = 0;
+  /** Rounds it has made, the first included. */
+  tries = 1;
+  /** The session it was last sent on. */
+  session: Session | undefined;
+  /** The arguments a gate put in place of the caller's. */
+  rewritten: Readonly<Record<string, unknown>> | undefined;
+  /** The caller has taken it back itself and knows. */
+  takenBack = false;
+  ended = false;
+  readonly #clock: Clock;
+  #resolve!: (message: JsonRpcResponse) => void;
+  #reject!: (error: unknown) => void;
+  #controller: AbortController | undefined;
+  #error: unknown;
+  #exchange: ExchangeHandle | undefined;
+  #waitTimer: Timer | undefined;
+  #onEnd: ((call: Call, error: unknown) => void) | undefined;
+  #removeListener: (() => void) | undefined;
+
+  constructor(
+    message: JsonRpcRequest,
+    options: RequestOptions,
+    clock: Clock,
+    maxWaitMs: number,
+    onEnd: (call: Call, error: unknown) => void,
+  ) {
+    this.message = message;
+    this.options = options;
+    this.tool = toolOf(message);
+    this.#clock = clock;
+    this.startedAtMs = clock.monotonic();
+    this.deadlineMs = options.deadlineMs ?? this.startedAtMs + maxWaitMs;
+    this.promise = new Promise((resolve, reject) => {
+      this.#resolve = resolve;
+      this.#reject = reject;
+    });
+    this.#onEnd = onEnd;
+    const { signal } = options;
+    if (signal !== undefined) {
+      const onAbort = () => this.fail(this.error('ERR_ABORTED', 'The caller gave the call up'));
+      if (signal.aborted) queueMicrotask(onAbort);
+      else {
+        signal.addEventListener('abort', onAbort, { once: true });
+        this.#removeListener = () => signal.removeEventListener('abort', onAbort);
+      }
+    }
+  }
+
+  get id(): RequestId {
+    return this.message.id;
+  }
+  get method(): string {
+    return this.message.method;
+  }
+
+  /** What is known of its outcome now. */
+  get executed(): Executed {
+    return this.phase === 'queued' ? false : this.phase === 'sent' ? 'unknown' : true;
+  }
+
+  /** Ends with the call; made only when somebody has to wait. */
+  get signal(): AbortSignal {
+    this.#controller ??= new AbortController();
+    if (this.ended) this.#controller.abort(this.#error);
+    return this.#controller.signal;
+  }
+
+  /** An error about this call, with the ledger's word on what happened to it. */
+  error(code: HostedMcpErrorCode, what: string, fields: HostedMcpErrorFields = {}): HostedMcpError {
+    return new HostedMcpError(code, what, {
+      executed: this.executed,
+      method: this.method,
+      tool: this.tool,
+      ...fields,
+    });
+  }
+
+  /** Waits for `promise`, but no longer than the caller's time; a queued call whose time is up did not run. */
+  async waitFor<T>(promise: Promise<T>, what: string): Promise<T> {
+    if (this.#waitTimer === undefined && !this.ended) {
+      this.#waitTimer = this.#clock.setTimeout(
+        () =>
+          this.fail(
+            this.error('ERR_TIMEOUT', `The time was up while the call waited for ${what}`, {
+              retryable: true,
+            }),
+          ),
+        Math.max(0, this.deadlineMs - this.#clock.monotonic()),
+      );
+    }
+    const { signal } = this;
+    return new Promise<T>((resolve, reject) => {
+      const onAbort = () => reject(signal.reason);
+      if (signal.aborted) {
+        promise.catch(() => {});
+        onAbort();
+        return;
+      }
+      signal.addEventListener('abort', onAbort, { once: true });
+      const settled = () => signal.removeEventListener('abort', onAbort);
+      promise.then(
+        (value) => {
+          settled();
+          resolve(value);
+        },
+        (error) => {
+          settled();
+          reject(error);
+        },
+      );
+    });
+  }
+
+  /** The exchange that carries it; ended with the call. */
+  attach(exchange: ExchangeHandle | undefined): void {
+    this.#exchange = exchange;
+    if (this.ended) exchange?.abort();
+  }
+
+  /** The moment before bytes leave. */
+  markSent(session: Session | undefined): void {
+    this.phase = 'sent';
+    this.attempts += 1;
+    this.session = session;
+    this.#waitTimer?.clear();
+    this.#waitTimer = undefined;
+  }
+
+  /** The server refused it before processing: it is as if it had never left. */
+  markRefused(): void {
+    if (this.phase === 'sent') this.phase = 'queued';
+  }
+
+  succeed(message: JsonRpcResponse): void {
+    if (this.ended) return;
+    this.phase = 'answered';
+    this.#finish(undefined);
+    this.#resolve(message);
+  }
+
+  /** Rejects the caller; whatever is under way for it ends. */
+  fail(error: unknown): void {
+    if (this.ended) return;
+    this.#finish(error);
+    this.#exchange?.abort();
+    this.#reject(error);
+  }
+
+  #finish(error: unknown): void {
+    this.ended = true;
+    this.#error = error;
+    this.#waitTimer?.clear();
+    this.#removeListener?.();
+    this.#controller?.abort(error);
+    this.#onEnd?.(this, error);
+    this.#onEnd = undefined;
+  }
+}
+
+/** All calls that have not ended. */
+export class Ledger {
+  readonly #calls = new Map<RequestId, Call>();
+
+  get size(): number {
+    return this.#calls.size;
+  }
+  add(call: Call): void {
+    this.#calls.set(call.id, call);
+  }
+  get(id: unknown): Call | undefined {
+    return typeof id === 'string' || typeof id === 'number' ? this.#calls.get(id) : undefined;
+  }
+  remove(call: Call): void {
+    if (this.#calls.get(call.id) === call) this.#calls.delete(call.id);
+  }
+  /** A copy: the calls may end while it is walked. */
+  all(): Call[] {
+    return [...this.#calls.values()];
+  }
+  /** Calls that have left on a session and have no answer yet. */
+  sentOn(session: Session): Call[] {
+    return this.all().filter((call) => call.session === session && call.phase === 'sent');
+  }
+}

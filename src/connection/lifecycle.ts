@@ -1,0 +1,206 @@
+/**
+ * What happens around a session: its listen stream, its end, and the calls that are still on it.
+ *
+ * Guarantees that a session is let go in the right order: calls that can still be answered get their
+ * time, then its streams end, then it is deleted where that is ours to do. Leaves no timer behind.
+ */
+import type { Timer } from '../clock.js';
+import type { Credential } from '../credentials/provider.js';
+import type { Emitter } from '../events.js';
+import type { JsonRpcMessage } from '../json-rpc.js';
+import type { ResolvedHostedOptions } from '../options.js';
+import type { LossCause, SessionKeeper } from '../session/keeper.js';
+import type { ServerRequests } from '../session/server-requests.js';
+import type { Session } from '../session/session.js';
+import { Listener } from '../streams/listener.js';
+import type { Ledger } from './ledger.js';
+import type { ConnectionEvents } from './types.js';
+import type { Wire } from './wire.js';
+
+export interface LifecycleParts {
+  readonly options: ResolvedHostedOptions;
+  readonly wire: Wire;
+  readonly ledger: Ledger;
+  readonly emitter: Emitter<ConnectionEvents>;
+  readonly serverRequests: ServerRequests;
+  keeper(): SessionKeeper;
+  /** A message for the face, as it is. */
+  tell(message: JsonRpcMessage): void;
+  deliver(message: JsonRpcMessage, session: Session): void;
+  onSession(session: Session): void;
+  /** Nothing is open any more: sockets may go. */
+  onRest(): void;
+}
+
+/** A DELETE at the end is a courtesy; nobody waits long for it. */
+const DELETE_TIMEOUT_MS = 2_000;
+
+export class Lifecycle {
+  readonly #parts: LifecycleParts;
+  /** Sessions that take no new calls, with the timer that ends what is still on them. */
+  readonly #leaving = new Map<Session, Timer>();
+  #listener: Listener | undefined;
+  #listens: boolean;
+  #idle: Timer | undefined;
+  #lastUseMs = 0;
+
+  constructor(parts: LifecycleParts) {
+    this.#parts = parts;
+    this.#listens = parts.options.streams.listen !== false;
+  }
+
+  established(session: Session, previous: Session | undefined, reason: string): void {
+    const { emitter } = this.#parts;
+    this.#parts.onSession(session);
+    emitter.emit('session-established', { session: session.info });
+    if (previous !== undefined) {
+      emitter.emit('session-replaced', { previous: previous.info, current: session.info, reason });
+    }
+    this.startListening(session);
+  }
+
+  /** A session takes no new calls: what is on it gets its grace, or, after our own change of token, that token's life. */
+  lost(session: Session, reason: string, cause: LossCause): void {
+    const { options, ledger, emitter } = this.#parts;
+    this.#stopListening();
+    if (cause === 'server') emitter.emit('session-lost', { session: session.info, reason });
+    if (options.session.queuedCalls === 'reject') {
+      for (const call of ledger.all()) {
+        if (call.phase === 'queued' && call.method !== 'initialize') {
+          call.fail(
+            call.error('ERR_SESSION_LOST', 'The session was replaced while the call waited', {
+              retryable: true,
+            }),
+          );
+        }
+      }
+    }
+    if (cause === 'server') this.#withdraw(session);
+    const { expiresAtMs } = session.credential;
+    const leftMs =
+      cause === 'server' ? 0 : Math.max(0, (expiresAtMs ?? Number.POSITIVE_INFINITY) - options.clock.now());
+    const timer = options.clock.setTimeout(
+      () => this.#end(session, cause),
+      leftMs + options.session.graceMs,
+      { background: true },
+    );
+    this.#leaving.set(session, timer);
+    this.#drained(session, cause);
+  }
+
+  /** A call has ended: perhaps it was the last one on a session that is leaving. */
+  callEnded(session: Session | undefined): void {
+    if (session !== undefined && this.#leaving.has(session))
+      this.#drained(session, session.phase === 'retired' ? 'credential' : 'server');
+    this.#armIdle();
+  }
+
+  setListening(wanted: boolean): void {
+    if (this.#parts.options.streams.listen !== 'auto' || wanted === this.#listens) return;
+    this.#listens = wanted;
+    const { session } = this.#parts.keeper();
+    if (!wanted) this.#stopListening();
+    else if (session !== undefined) this.startListening(session);
+  }
+
+  startListening(session: Session): void {
+    if (!this.#listens || !session.hasId) return;
+    this.#stopListening();
+    const { options, wire, emitter } = this.#parts;
+    this.#listener = new Listener(session, {
+      clock: options.clock,
+      wire,
+      reopenMaxDelayMs: options.streams.reopenMaxDelayMs,
+      credential: (rejected) =>
+        options.credentials.acquire(options.url, rejected === undefined ? {} : { rejected }),
+      onMessage: (message) => this.#parts.deliver(message, session),
+      onLost: () => this.#parts.keeper().lost(session, 'the listen stream was refused as unknown', false),
+      onEvent: ({ type, ...payload }) => emitter.emit(type, payload as never),
+    });
+    this.#listener.start();
+  }
+
+  /** DELETEs a session, within its bound. Never rejects. */
+  async delete(session: Session, credential: Credential = session.credential): Promise<void> {
+    if (!session.hasId) return;
+    const { options, wire } = this.#parts;
+    let abort: (() => void) | undefined;
+    const timer = options.clock.setTimeout(() => abort?.(), DELETE_TIMEOUT_MS);
+    try {
+      await wire.delete({
+        session,
+        credential,
+        attach: (handle) => {
+          abort = () => handle.abort();
+        },
+        onMessage: () => {},
+      });
+    } catch {
+      // The session ends by itself at the server.
+    } finally {
+      timer.clear();
+    }
+  }
+
+  close(): void {
+    this.#stopListening();
+    this.#idle?.clear();
+    for (const timer of this.#leaving.values()) timer.clear();
+    this.#leaving.clear();
+  }
+
+  #drained(session: Session, cause: LossCause): void {
+    if (this.#parts.ledger.sentOn(session).length === 0) this.#end(session, cause);
+  }
+
+  #end(session: Session, cause: LossCause): void {
+    const timer = this.#leaving.get(session);
+    if (timer === undefined) return;
+    timer.clear();
+    this.#leaving.delete(session);
+    const retired = session.phase === 'retired';
+    session.phase = 'ended';
+    for (const call of this.#parts.ledger.sentOn(session)) {
+      call.fail(call.error('ERR_SESSION_LOST', 'The session ended before the answer arrived'));
+    }
+    if (cause !== 'credential' || !retired) return;
+    this.#withdraw(session);
+    void this.delete(session);
+  }
+
+  #withdraw(session: Session): void {
+    for (const notice of this.#parts.serverRequests.withdraw(session)) this.#parts.tell(notice);
+  }
+
+  #stopListening(): void {
+    this.#listener?.stop();
+    this.#listener = undefined;
+  }
+
+  /** One timer for the whole of an idle time, however many calls there were. */
+  #armIdle(): void {
+    const { options, ledger } = this.#parts;
+    const { idleTimeoutMs } = options.session;
+    if (idleTimeoutMs === undefined) return;
+    this.#lastUseMs = options.clock.monotonic();
+    if (this.#idle !== undefined) return;
+    const check = () => {
+      this.#idle = undefined;
+      const leftMs = this.#lastUseMs + idleTimeoutMs - options.clock.monotonic();
+      if (ledger.size > 0) return;
+      if (leftMs > 0) this.#idle = options.clock.setTimeout(check, leftMs, { background: true });
+      else void this.rest();
+    };
+    this.#idle = options.clock.setTimeout(check, idleTimeoutMs, { background: true });
+  }
+
+  /** Nothing is kept open; the next call opens a session again. */
+  async rest(): Promise<void> {
+    const session = this.#parts.keeper().rest();
+    if (session === undefined) return;
+    this.#stopListening();
+    this.#withdraw(session);
+    await this.delete(session);
+    if (this.#parts.keeper().state === 'idle') this.#parts.onRest();
+  }
+}

@@ -1,0 +1,35 @@
+/**
+ * Events as lines for the app's log, where it gave a `logger`.
+ *
+ * Guarantees that a logger which throws harms nothing. Never has more to say than the events, so no secret.
+ */
+import type { Emitter } from '../events.js';
+import type { LogEntry } from '../options.js';
+import type { ConnectionEvents } from './types.js';
+
+const LINES = {
+  state: ['info', 'The connection changed its state.'],
+  'session-established': ['info', 'A session was established.'],
+  'session-suspect': ['info', 'An answer leaves it open whether the session lives.'],
+  'session-lost': ['warn', 'The session was lost.'],
+  'session-replaced': ['info', 'A new session took the place of the old one.'],
+  'credential-refreshed': ['info', 'The credential was refreshed.'],
+  'credential-adopted': ['info', 'A credential refreshed elsewhere was adopted.'],
+  'credential-failed': ['warn', 'The credential could not be refreshed.'],
+  'stream-cut': ['debug', 'A stream was cut.'],
+  'stream-reopened': ['debug', 'A stream was opened again.'],
+  'stream-gap': ['info', 'Notifications may have been missed.'],
+  'stream-unavailable': ['info', 'The server gives no listen stream.'],
+  'rate-paused': ['warn', 'The server asked for a pause.'],
+  call: ['debug', 'A request has ended.'],
+  exchange: ['debug', 'An HTTP request has ended.'],
+} as const satisfies Record<keyof ConnectionEvents, readonly [LogEntry['level'], string]>;
+
+export function logEvents(emitter: Emitter<ConnectionEvents>, logger: (entry: LogEntry) => void): void {
+  for (const event of Object.keys(LINES) as (keyof ConnectionEvents)[]) {
+    const [level, message] = LINES[event];
+    emitter.on(event, (payload) =>
+      logger({ level, event, message, fields: payload as unknown as Record<string, unknown> }),
+    );
+  }
+}

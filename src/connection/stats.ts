@@ -1,0 +1,50 @@
+/**
+ * The figures of one connection, in fixed memory.
+ *
+ * Guarantees that recording a call costs next to nothing; never keeps arguments, results or texts.
+ */
+import type { HostedMcpErrorCode } from '../errors.js';
+import { LatencyHistogram } from './histogram.js';
+import type { ConnectionStats } from './types.js';
+
+/** A server that invents tool names does not grow our memory. */
+const TOOLS_REMEMBERED = 1_000;
+
+export class Stats implements ConnectionStats {
+  readonly calls: { answered: number; failed: Partial<Record<HostedMcpErrorCode, number>> } = {
+    answered: 0,
+    failed: {},
+  };
+  readonly latency = new LatencyHistogram();
+  readonly latencyByTool: Record<string, LatencyHistogram> = Object.create(null);
+  readonly waits = {
+    rate: new LatencyHistogram(),
+    credential: new LatencyHistogram(),
+    session: new LatencyHistogram(),
+    gates: Object.create(null) as Record<string, LatencyHistogram>,
+  };
+  longestIdleGapMs = 0;
+  #tools = 0;
+
+  answered(tool: string | undefined, ms: number): void {
+    this.calls.answered += 1;
+    this.latency.record(ms);
+    if (tool === undefined) return;
+    let histogram = this.latencyByTool[tool];
+    if (histogram === undefined) {
+      if (this.#tools >= TOOLS_REMEMBERED) return;
+      this.#tools += 1;
+      histogram = this.latencyByTool[tool] = new LatencyHistogram();
+    }
+    histogram.record(ms);
+  }
+
+  failed(code: HostedMcpErrorCode): void {
+    this.calls.failed[code] = (this.calls.failed[code] ?? 0) + 1;
+  }
+
+  gate(name: string, ms: number): void {
+    this.waits.gates[name] ??= new LatencyHistogram();
+    this.waits.gates[name]?.record(ms);
+  }
+}

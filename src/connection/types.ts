@@ -1,0 +1,111 @@
+/**
+ * What an app sees of a connection: its state, its session, its events, its figures.
+ */
+import type { Disposer } from '../disposer.js';
+import type { Executed, HostedMcpError, HostedMcpErrorCode } from '../errors.js';
+import type { RequestId } from '../json-rpc.js';
+import type { ConnectionState, LossCause } from '../session/keeper.js';
+import type { SessionInfo } from '../session/session.js';
+import type { Histogram } from './histogram.js';
+import type { ExchangeDone } from './wire.js';
+
+export type { ConnectionState } from '../session/keeper.js';
+
+/** One JSON-RPC request, from hand-in to end. */
+export interface CallDone {
+  readonly requestId: RequestId;
+  readonly method: string;
+  readonly tool?: string;
+  /** The session's number. */
+  readonly session?: number;
+  /** Epoch milliseconds. */
+  readonly startedAtMs: number;
+  readonly durationMs: number;
+  readonly waits: {
+    readonly gatesMs: number;
+    readonly sessionMs: number;
+    readonly credentialMs: number;
+    readonly rateMs: number;
+  };
+  readonly executed: Executed;
+  /** Of the error it ended with. */
+  readonly code?: HostedMcpErrorCode;
+}
+
+export interface ConnectionEvents {
+  state: {
+    readonly previous: ConnectionState;
+    readonly current: ConnectionState;
+    readonly code?: HostedMcpErrorCode;
+  };
+  'session-established': { readonly session: SessionInfo };
+  'session-suspect': { readonly session: SessionInfo; readonly reason: string };
+  'session-lost': { readonly session: SessionInfo; readonly reason: string };
+  'session-replaced': {
+    readonly previous: SessionInfo;
+    readonly current: SessionInfo;
+    readonly reason: string;
+  };
+  'credential-refreshed': { readonly id: string; readonly generation: number; readonly expiresAtMs?: number };
+  'credential-adopted': { readonly id: string; readonly generation: number; readonly expiresAtMs?: number };
+  'credential-failed': { readonly id: string; readonly error: HostedMcpError };
+  'stream-cut': { readonly session: number; readonly ageMs: number; readonly method?: string };
+  'stream-reopened': { readonly session: number; readonly gapMs: number; readonly resumed: boolean };
+  /** Notifications may have been missed. */
+  'stream-gap': { readonly session: number; readonly gapMs: number };
+  'stream-unavailable': { readonly session: number; readonly reason: string; readonly final: boolean };
+  'rate-paused': { readonly forMs: number };
+  call: CallDone;
+  exchange: ExchangeDone;
+}
+
+export interface ConnectionStats {
+  readonly calls: {
+    readonly answered: number;
+    readonly failed: Readonly<Partial<Record<HostedMcpErrorCode, number>>>;
+  };
+  /** Hand-in to answer, of answered requests. */
+  readonly latency: Histogram;
+  readonly latencyByTool: Readonly<Record<string, Histogram>>;
+  readonly waits: {
+    readonly rate: Histogram;
+    readonly credential: Histogram;
+    readonly session: Histogram;
+    readonly gates: Readonly<Record<string, Histogram>>;
+  };
+  /** The agent's longest think-time between two calls. */
+  readonly longestIdleGapMs: number;
+}
+
+export interface ConnectionHealth {
+  readonly ok: boolean;
+  readonly state: ConnectionState;
+  readonly code?: HostedMcpErrorCode;
+  readonly reason?: string;
+  /** How long it has been so. */
+  readonly sinceMs: number;
+  readonly retryAfterMs?: number;
+}
+
+/** The engine behind every face. */
+export interface Connection {
+  readonly state: ConnectionState;
+  /** The session that takes new calls, if one stands. */
+  readonly session: SessionInfo | undefined;
+  readonly stats: ConnectionStats;
+  /** For readiness probes. Not ok: `unstable`, `blocked`, `closed`. */
+  health(): ConnectionHealth;
+  on<E extends keyof ConnectionEvents>(event: E, listener: (payload: ConnectionEvents[E]) => void): Disposer;
+  /** The next such event (that passes `filter`). Rejects with the signal's reason, or `ERR_CLOSED`. */
+  once<E extends keyof ConnectionEvents>(
+    event: E,
+    options?: {
+      signal?: AbortSignal | undefined;
+      filter?: ((payload: ConnectionEvents[E]) => boolean) | undefined;
+    },
+  ): Promise<ConnectionEvents[E]>;
+  /** Deletes the session and ends everything. Never rejects. */
+  close(): Promise<void>;
+}
+
+export type { LossCause };

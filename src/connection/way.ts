@@ -1,0 +1,357 @@
+/**
+ * The way of one message, from a caller to a server and back.
+ *
+ * Guarantees that a tool call leaves this process at most once, save where nothing left, where a 401
+ * challenge or a 429 refused it unread, and for tools the app lists as safe; and that every failure
+ * carries the ledger's word on what happened.
+ */
+import { fullJitter, sleep } from '../clock.js';
+import type { Credential } from '../credentials/provider.js';
+import type { Emitter } from '../events.js';
+import { askAfter, askBefore, type CallFacts, type ToolResult } from '../gates/gate.js';
+import { isErrorResponse, type JsonRpcMessage, type JsonRpcResponse } from '../json-rpc.js';
+import type { ResolvedHostedOptions } from '../options.js';
+import type { Pause } from '../rate-limit/pause.js';
+import { InitializeRefused, rejectionOf } from '../session/handshake.js';
+import type { SessionKeeper } from '../session/keeper.js';
+import { Session } from '../session/session.js';
+import type { SetUp } from '../session/set-up.js';
+import { resumeAnswer } from '../streams/resume.js';
+import { type ClassifyContext, classify, type Verdict } from './classify.js';
+import type { CredentialUse } from './credential-use.js';
+import { failureOf, isRead } from './failures.js';
+import type { Call } from './ledger.js';
+import type { Stats } from './stats.js';
+import type { ConnectionEvents } from './types.js';
+import type { StreamFacts, Wire } from './wire.js';
+
+export interface MessageWayParts {
+  readonly options: ResolvedHostedOptions;
+  readonly credential: CredentialUse;
+  readonly keeper: SessionKeeper;
+  readonly wire: Wire;
+  readonly pause: Pause;
+  readonly setUp: SetUp;
+  readonly stats: Stats;
+  readonly emitter: Emitter<ConnectionEvents>;
+  deliver(message: JsonRpcMessage, session: Session): void;
+}
+
+/** How often the last look may find something changed before the call gives up. */
+const LOOKS = 10;
+/** A 429 that does not say how long. */
+const PAUSE_WITHOUT_HINT_MS = 1_000;
+const RETRY_BASE_MS = 100;
+const RETRY_MAX_MS = 2_000;
+
+export class MessageWay {
+  readonly #parts: MessageWayParts;
+
+  constructor(parts: MessageWayParts) {
+    this.#parts = parts;
+  }
+
+  async travel(call: Call): Promise<JsonRpcResponse> {
+    if (call.method === 'initialize') return this.#initialize(call);
+    await this.#passGates(call);
+    for (let looks = 0; ; ) {
+      const session = await this.#ready(call);
+      const credential = await this.#acquire(call);
+      await this.#verify(call, session, credential);
+      await this.#waitOutPause(call);
+      if (!this.#lastLook(session, credential)) {
+        if (++looks < LOOKS) continue;
+        throw call.error(
+          'ERR_SESSION_UNSTABLE',
+          'The session changed again and again before the call could leave',
+          { retryable: true, retryAfterMs: 1_000 },
+        );
+      }
+      const facts = await this.#exchange(call, session, credential);
+      const verdict = this.classify(facts, session, credential);
+      const answer = await this.#act(verdict, call, session, credential, facts);
+      if (answer !== 'again') return answer;
+    }
+  }
+
+  async #passGates(call: Call): Promise<void> {
+    const { gates, clock } = this.#parts.options;
+    if (gates.length === 0 || call.method !== 'tools/call') return;
+    const started = clock.monotonic();
+    const given = call.message.params?.arguments;
+    const args = await askBefore(
+      gates,
+      callFacts(call, this.#parts.keeper.session),
+      clock,
+      call.signal,
+      (gate, ms) => this.#parts.stats.gate(gate, ms),
+    );
+    if (args !== given) call.rewritten = args;
+    call.waits.gatesMs += clock.monotonic() - started;
+  }
+
+  async #ready(call: Call): Promise<Session> {
+    const ready = this.#parts.keeper.ready();
+    if (ready instanceof Session) return ready;
+    return this.#timed(call, 'sessionMs', call.waitFor(ready, 'a session'));
+  }
+
+  async #acquire(call: Call, rejected?: ReturnType<typeof rejectionOf>): Promise<Credential> {
+    const maxWaitMs = Math.max(0, call.deadlineMs - this.#parts.options.clock.monotonic());
+    const acquired = this.#parts.credential.acquire(
+      rejected === undefined ? { maxWaitMs } : { maxWaitMs, rejected },
+    );
+    return this.#timed(call, 'credentialMs', call.waitFor(acquired, 'a credential'));
+  }
+
+  async #verify(call: Call, session: Session, credential: Credential): Promise<void> {
+    // A source that is new at every use would cost a ping a call; there the first refusal decides.
+    if (this.#parts.credential.isAlwaysNew) return;
+    const verified = this.#parts.keeper.verify(session, credential);
+    if (verified !== undefined)
+      await this.#timed(call, 'sessionMs', call.waitFor(verified, 'the session to be checked'));
+  }
+
+  async #waitOutPause(call: Call): Promise<void> {
+    const { clock } = this.#parts.options;
+    for (let left = this.#parts.pause.remainingMs; left > 0; left = this.#parts.pause.remainingMs) {
+      if (clock.monotonic() + left > call.deadlineMs) {
+        throw call.error('ERR_RATE_LIMITED', 'The server asked for a longer pause than the call has time', {
+          retryable: true,
+          retryAfterMs: left,
+        });
+      }
+      await this.#timed(call, 'rateMs', sleep(clock, left, call.signal));
+    }
+  }
+
+  /** Synchronous, right before the exchange: nothing that was found on the way has changed since. */
+  #lastLook(session: Session, credential: Credential): boolean {
+    return (
+      session === this.#parts.keeper.session &&
+      credential.generation === this.#parts.credential.generation &&
+      this.#parts.pause.remainingMs === 0
+    );
+  }
+
+  async #exchange(call: Call, session: Session, credential: Credential): Promise<StreamFacts> {
+    if (call.ended) throw call.signal.reason;
+    const { resumptionToken, onresumptiontoken, headers } = call.options;
+    if (resumptionToken !== undefined) return this.#resume(call, session, { cursor: resumptionToken });
+    const { message } = call;
+    const facts = await this.#parts.wire.send(
+      call.rewritten === undefined
+        ? message
+        : { ...message, params: { ...message.params, arguments: call.rewritten } },
+      {
+        session,
+        credential,
+        headers,
+        onSent: () => {
+          if (call.ended) throw call.signal.reason;
+          call.markSent(session);
+        },
+        attach: (handle) => call.attach(handle),
+        onMessage: (each) => this.#parts.deliver(each, session),
+        ...(onresumptiontoken !== undefined && { onEventId: onresumptiontoken }),
+      },
+    );
+    if (facts.resume === undefined || call.ended) return facts;
+    this.#parts.emitter.emit('stream-cut', { session: session.number, ageMs: 0, method: call.method });
+    return this.#resume(call, session, facts.resume);
+  }
+
+  /** One verdict from what one exchange brought. */
+  classify(facts: StreamFacts, session: Session, credential: Credential): Verdict {
+    const { clock, session: options } = this.#parts.options;
+    const context: ClassifyContext = {
+      era: session.info.era,
+      credentialStale:
+        credential.generation < this.#parts.credential.generation ||
+        (credential.expiresAtMs !== undefined && credential.expiresAtMs <= clock.now()),
+      credentialNewer: credential.generation > session.acceptedGeneration,
+      errorsInRow: session.errorsInRow,
+    };
+    const verdict = classify(facts, context);
+    const rule = facts.failure === undefined && facts.sessionSent ? options.isLost?.(facts) : undefined;
+    if (rule === undefined) return verdict;
+    const executed =
+      verdict.kind === 'session-lost' || verdict.kind === 'session-suspect' ? verdict.executed : 'unknown';
+    if (rule === true)
+      return { kind: 'session-lost', executed, tentative: false, reason: "the app's own rule" };
+    const otherwise = classify({ ...facts, sessionSent: false }, context);
+    return rule === false
+      ? otherwise
+      : { kind: 'session-suspect', executed, strong: true, reason: "the app's own rule", otherwise };
+  }
+
+  /** Does what the verdict asks for: the answer for the caller, another round, or an error that says what happened. */
+  async #act(
+    verdict: Verdict,
+    call: Call,
+    session: Session,
+    credential: Credential,
+    facts: StreamFacts,
+  ): Promise<JsonRpcResponse | 'again'> {
+    const { retry } = this.#parts.options;
+    switch (verdict.kind) {
+      case 'answer':
+        return this.#answered(verdict.message, call, session, credential, facts);
+      case 'credential': {
+        if (verdict.executed === false) call.markRefused();
+        const renewed = this.#acquire(call, rejectionOf(credential, facts));
+        if (retry.resendOn401 === 'never' || !verdict.challenged || !this.#mayGoAgain(call)) {
+          // The next call finds it renewed; this one cannot be sent again.
+          renewed.catch(() => {});
+          throw failureOf(verdict, call, facts);
+        }
+        await renewed;
+        return 'again';
+      }
+      case 'limited': {
+        if (verdict.executed === false) call.markRefused();
+        const forMs = this.#parts.pause.extend(verdict.retryAfterMs ?? PAUSE_WITHOUT_HINT_MS);
+        this.#parts.emitter.emit('rate-paused', { forMs });
+        if (verdict.executed === false && retry.resendOn429 === 'auto' && this.#mayGoAgain(call))
+          return 'again';
+        throw failureOf(verdict, call, facts, { retryAfterMs: forMs });
+      }
+      case 'session-lost': {
+        this.#parts.keeper.lost(session, verdict.reason, verdict.tentative);
+        if (verdict.executed === false) call.markRefused();
+        if (this.#mayRepeat(call) && this.#mayGoAgain(call)) return 'again';
+        throw failureOf(verdict, call, facts);
+      }
+      case 'session-suspect': {
+        const decision = await this.#parts.keeper.decide(session, credential, verdict.strong, verdict.reason);
+        if (decision === 'kept') return this.#act(verdict.otherwise, call, session, credential, facts);
+        if (verdict.executed === false) call.markRefused();
+        const challenged =
+          verdict.otherwise.kind === 'credential' &&
+          verdict.otherwise.challenged &&
+          retry.resendOn401 === 'once';
+        if ((challenged || this.#mayRepeat(call)) && this.#mayGoAgain(call)) return 'again';
+        throw failureOf({ ...verdict, kind: 'session-lost', tentative: false }, call, facts);
+      }
+      case 'not-sent':
+      case 'cut':
+      case 'failed': {
+        const unsent = verdict.kind === 'not-sent';
+        const passing =
+          unsent ||
+          verdict.kind === 'cut' ||
+          facts.status === 502 ||
+          facts.status === 503 ||
+          facts.status === 504;
+        if (!call.ended && passing && (unsent || this.#mayRepeat(call)) && this.#mayGoAgain(call)) {
+          await call.waitFor(
+            sleep(
+              this.#parts.options.clock,
+              fullJitter(this.#parts.options.clock, call.tries, RETRY_BASE_MS, RETRY_MAX_MS),
+              call.signal,
+            ),
+            'another try',
+          );
+          return 'again';
+        }
+        throw failureOf(verdict, call, facts);
+      }
+      default:
+        throw failureOf(verdict, call, facts);
+    }
+  }
+
+  async #answered(
+    message: JsonRpcResponse,
+    call: Call,
+    session: Session,
+    credential: Credential,
+    facts: StreamFacts,
+  ): Promise<JsonRpcResponse> {
+    const { gates, clock } = this.#parts.options;
+    const error = isErrorResponse(message);
+    session.errorsInRow = error && (facts.status ?? 0) >= 400 ? session.errorsInRow + 1 : 0;
+    if (session.errorsInRow === 0) this.#parts.keeper.succeeded(session, credential);
+    if (error) return message;
+    this.#parts.setUp.note(call.message);
+    if (gates.length === 0 || call.method !== 'tools/call') return message;
+    call.phase = 'answered';
+    const given = message.result as unknown as ToolResult;
+    const result = await askAfter(gates, callFacts(call, session), given, clock, call.signal, (gate, ms) =>
+      this.#parts.stats.gate(gate, ms),
+    );
+    return result === given ? message : { ...message, result: result as unknown as Record<string, unknown> };
+  }
+
+  async #initialize(call: Call): Promise<JsonRpcResponse> {
+    this.#parts.keeper.capture(call.message);
+    try {
+      const session = await this.#ready(call);
+      return { jsonrpc: '2.0', id: call.id, result: session.result };
+    } catch (error) {
+      // The server's own refusal is for the Client that asked, as it is.
+      if (error instanceof InitializeRefused) return { ...error.answer, id: call.id };
+      throw error;
+    }
+  }
+
+  /** The answer is asked for by its cursor; the call itself is not sent again. */
+  #resume(call: Call, session: Session, from: NonNullable<StreamFacts['resume']>): Promise<StreamFacts> {
+    const { clock, retry } = this.#parts.options;
+    const { onresumptiontoken } = call.options;
+    if (call.phase === 'queued') call.markSent(session);
+    const cutAtMs = clock.monotonic();
+    return resumeAnswer(from, {
+      clock,
+      wire: this.#parts.wire,
+      session,
+      id: call.id,
+      method: call.method,
+      signal: call.signal,
+      untilMs: () => (call.options.deadlineMs === undefined ? cutAtMs + retry.maxElapsedMs : call.deadlineMs),
+      credential: async (rejected) =>
+        session.phase === 'retired'
+          ? session.credential
+          : this.#parts.credential.acquire(rejected === undefined ? {} : { rejected }),
+      attach: (handle) => call.attach(handle),
+      onMessage: (message) => this.#parts.deliver(message, session),
+      onEventId: onresumptiontoken,
+      onCut: () =>
+        this.#parts.emitter.emit('stream-cut', { session: session.number, ageMs: 0, method: call.method }),
+    });
+  }
+
+  #mayRepeat(call: Call): boolean {
+    return (
+      isRead(call.method) || (call.tool !== undefined && this.#parts.options.retry.isSafeTool(call.tool))
+    );
+  }
+
+  /** Counts a further round; false when there were enough, or no time is left. */
+  #mayGoAgain(call: Call): boolean {
+    if (call.ended || call.tries >= this.#parts.options.retry.maxAttempts) return false;
+    if (this.#parts.options.clock.monotonic() >= call.deadlineMs) return false;
+    call.tries += 1;
+    return true;
+  }
+
+  async #timed<T>(call: Call, wait: keyof Call['waits'], promise: Promise<T>): Promise<T> {
+    const started = this.#parts.options.clock.monotonic();
+    try {
+      return await promise;
+    } finally {
+      call.waits[wait] += this.#parts.options.clock.monotonic() - started;
+    }
+  }
+}
+
+function callFacts(call: Call, session: Session | undefined): CallFacts {
+  const { arguments: args, _meta: meta } = call.message.params ?? {};
+  return {
+    method: call.method,
+    ...(call.tool !== undefined && { tool: call.tool }),
+    ...(typeof args === 'object' && args !== null && { arguments: args as Record<string, unknown> }),
+    ...(typeof meta === 'object' && meta !== null && { meta: meta as Record<string, unknown> }),
+    ...(session !== undefined && { session: session.info }),
+  };
+}

@@ -1,0 +1,220 @@
+/**
+ * JSON-RPC messages over one HTTP endpoint: out as requests, back as facts.
+ *
+ * Guarantees that whatever a server answers, JSON, an event stream, HTML or nothing, ends as
+ * `ExchangeFacts`; that messages which are no answer reach their receiver in order; and that every
+ * answer is bounded. Never re-sends, never judges: `classify` does.
+ */
+import type { Clock } from '../clock.js';
+import type { Credential } from '../credentials/provider.js';
+import type { ExchangeFailure, ExchangeHandle, HttpClient, HttpRequest } from '../http/exchange.js';
+import type { CookieJar } from '../http/headers.js';
+import type { JsonRpcMessage, RequestId } from '../json-rpc.js';
+import type { Redactor } from '../redactor.js';
+import type { Session } from '../session/session.js';
+import { lastEventIdHeader } from '../streams/sse-reader.js';
+import { Answer } from './answer.js';
+import type { ExchangeFacts } from './facts.js';
+
+export interface WireParts {
+  readonly url: URL;
+  readonly http: HttpClient;
+  readonly clock: Clock;
+  readonly redactor: Redactor;
+  /** Secrets of the app, for this origin only. */
+  readonly headers: Readonly<Record<string, string>>;
+  readonly maxMessageBytes: number;
+  readonly headersTimeoutMs: number;
+  readonly affinityCookies: boolean;
+  /** Called after each HTTP request, where somebody wants to know. */
+  readonly onExchange: (done: ExchangeDone) => void;
+}
+
+/** One HTTP request, as the `exchange` event tells it. */
+export interface ExchangeDone {
+  /** JSON-RPC method, or the HTTP method of a stream or a DELETE. */
+  readonly method: string;
+  readonly status?: number;
+  readonly sent: boolean;
+  readonly bytes: number;
+  readonly durationMs: number;
+  /** The session's number. */
+  readonly session?: number;
+}
+
+/** How one message travels. */
+export interface Route {
+  readonly session?: Session | undefined;
+  readonly credential: Credential;
+  /** Sent as `MCP-Protocol-Version`, save with `initialize`. */
+  readonly protocolVersion?: string | undefined;
+  readonly headers?: Readonly<Record<string, string>> | undefined;
+  /** Takes the affinity cookies of a session that is being opened. */
+  readonly cookies?: CookieJar | undefined;
+  /** The moment before bytes leave; throwing stops it. */
+  onSent?(): void;
+  /** Gets the handle before anything is dispatched. */
+  attach?(handle: ExchangeHandle): void;
+  /** Messages beside the answer. */
+  onMessage(message: JsonRpcMessage): void;
+  onEventId?(id: string): void;
+}
+
+/** A GET: the listen stream, or a response stream taken up again. */
+export interface StreamRoute extends Route {
+  readonly cursor?: string | undefined;
+  /** The request whose answer the stream owes; none for the listen stream. */
+  readonly expects?: RequestId | undefined;
+  /** JSON-RPC method for the facts. */
+  readonly method: string;
+  /** The head has arrived and is an event stream. */
+  onOpen?(): void;
+  /** Ids of events already seen; grows. */
+  readonly seen?: Set<string>;
+}
+
+/** What else is known of an event stream at its end. */
+export interface StreamFacts extends ExchangeFacts {
+  readonly events: number;
+  readonly lastEventId?: string;
+  readonly retryMs?: number;
+  /** The raw `Mcp-Session-Id` values of the answer: only `initialize` may set one. */
+  readonly sessionIds: readonly string[];
+}
+
+/** Open streams kept after their answer, so that the server may end them itself and the socket lives on. */
+const LINGERING_STREAMS = 8;
+/** Methods with long, compressible answers; a call's own stream stays uncoded so that nothing buffers it. */
+const COMPRESSED = /\/list$|^resources\/read$/;
+
+export class Wire {
+  readonly #parts: WireParts;
+  readonly #lingering = new Set<ExchangeHandle>();
+
+  constructor(parts: WireParts) {
+    this.#parts = parts;
+  }
+
+  /** POSTs one message; resolves with the facts, never rejects but with what `credential.headers()` throws. */
+  async send(message: JsonRpcMessage, way: Route): Promise<StreamFacts> {
+    const method = 'method' in message ? message.method : 'response';
+    const expects = 'method' in message && 'id' in message ? message.id : undefined;
+    const headers = this.#headers(way, method);
+    headers['content-type'] = 'application/json';
+    headers.accept = 'application/json, text/event-stream';
+    headers['accept-encoding'] = COMPRESSED.test(method) ? 'gzip, deflate, br' : 'identity';
+    const request = { method: 'POST', url: this.#parts.url, headers, body: JSON.stringify(message) } as const;
+    return this.#run(request, await this.#authorize(request, way), way, method, expects, undefined);
+  }
+
+  /** Opens an event stream by GET; resolves when it has ended. */
+  async stream(way: StreamRoute): Promise<StreamFacts> {
+    const headers = this.#headers(way, way.method);
+    headers.accept = 'text/event-stream';
+    headers['accept-encoding'] = 'identity';
+    if (way.cursor !== undefined) headers['last-event-id'] = lastEventIdHeader(way.cursor);
+    const request = { method: 'GET', url: this.#parts.url, headers, stream: true } as const;
+    return this.#run(request, await this.#authorize(request, way), way, way.method, way.expects, way);
+  }
+
+  /** DELETEs the way's session. */
+  async delete(way: Route): Promise<StreamFacts> {
+    const request = {
+      method: 'DELETE',
+      url: this.#parts.url,
+      headers: this.#headers(way, 'DELETE'),
+    } as const;
+    return this.#run(request, await this.#authorize(request, way), way, 'DELETE', undefined, undefined);
+  }
+
+  /** Ends the streams that were only kept for their sockets. */
+  dropLingering(): void {
+    for (const handle of this.#lingering) handle.abort();
+    this.#lingering.clear();
+  }
+
+  #headers(way: Route, method: string): Record<string, string> {
+    const headers: Record<string, string> = { ...this.#parts.headers, ...way.headers };
+    const id = way.session?.revealId();
+    if (id !== undefined) headers['mcp-session-id'] = id;
+    const version = way.protocolVersion ?? way.session?.info.protocolVersion;
+    if (version !== undefined && method !== 'initialize') headers['mcp-protocol-version'] = version;
+    const cookie = this.#parts.affinityCookies ? way.session?.cookies.header(this.#parts.url) : undefined;
+    if (cookie !== undefined) headers.cookie = cookie;
+    return headers;
+  }
+
+  #authorize(request: HttpRequest, way: Route): Record<string, string> | Promise<Record<string, string>> {
+    return way.credential.headers({ method: request.method, url: request.url });
+  }
+
+  #run(
+    request: HttpRequest,
+    secret: Record<string, string>,
+    way: Route,
+    method: string,
+    expects: RequestId | undefined,
+    stream: StreamRoute | undefined,
+  ): Promise<StreamFacts> {
+    const { clock, http, onExchange, redactor } = this.#parts;
+    for (const name in secret) {
+      const value = secret[name];
+      if (value === undefined) continue;
+      redactor.add(value.slice(value.indexOf(' ') + 1));
+      request.headers[name.toLowerCase()] = value;
+    }
+    const startedAtMs = clock.monotonic();
+    return new Promise((resolve) => {
+      let handle: ExchangeHandle | undefined;
+      const answer = new Answer({
+        method,
+        expects,
+        sessionSent: way.session?.hasId === true,
+        maxBytes: this.#parts.maxMessageBytes,
+        now: () => clock.now(),
+        redactor,
+        way,
+        stream,
+        cookies: this.#parts.affinityCookies ? (way.cookies ?? way.session?.cookies) : undefined,
+        // The answer is complete; a stream may still be open behind it.
+        settled: (facts, open) => {
+          if (open && handle !== undefined) this.#linger(handle);
+          resolve(facts);
+        },
+        ended: (status, sent, bytes) => {
+          if (handle !== undefined) this.#lingering.delete(handle);
+          onExchange({
+            method,
+            ...(status !== undefined && { status }),
+            sent,
+            bytes,
+            durationMs: clock.monotonic() - startedAtMs,
+            ...(way.session !== undefined && { session: way.session.number }),
+          });
+        },
+        abort: () => handle?.abort(),
+      });
+      const timed = stream === undefined && this.#parts.headersTimeoutMs > 0;
+      handle = http.exchange(
+        timed ? { ...request, headersTimeoutMs: this.#parts.headersTimeoutMs } : request,
+        answer,
+      );
+      way.attach?.(handle);
+    });
+  }
+
+  #linger(handle: ExchangeHandle): void {
+    this.#lingering.add(handle);
+    if (this.#lingering.size <= LINGERING_STREAMS) return;
+    for (const oldest of this.#lingering) {
+      this.#lingering.delete(oldest);
+      oldest.abort();
+      break;
+    }
+  }
+}
+
+/** Whether a failure is our own abort. */
+export function isAbort(failure: ExchangeFailure | undefined): boolean {
+  return failure?.kind === 'aborted';
+}

@@ -1,0 +1,214 @@
+/**
+ * The token and refresh token that one provider holds, and their form in a store.
+ *
+ * Guarantees that a generation moves exactly when the access token's value changed, that age is judged on the
+ * stricter of wall and monotonic clock (a clock set back cannot keep a token alive, a suspended machine cannot
+ * either), and that an access token stored for another resource is never taken for ours. Does no I/O.
+ */
+import type { Clock } from '../clock.js';
+import { MAX_LIFETIME_MS, type ResolvedRefreshPolicy, type TokenTimes, tokenTimes } from './options.js';
+import type { StoredRecord } from './provider.js';
+import { Secret } from './secret.js';
+import type { IssuedToken } from './token-endpoint.js';
+import { jwtLifetimeMs } from './token-value.js';
+
+export interface HeldToken extends TokenTimes {
+  readonly generation: number;
+  readonly access: Secret;
+  /** What the server granted; undefined where it did not say and we did not ask. */
+  readonly scope?: string | undefined;
+  /** When its request was started. */
+  readonly startedAtMs: number;
+  readonly startedMonotonicMs: number;
+}
+
+/** A moment on both clocks. */
+export interface Moment {
+  readonly atMs: number;
+  readonly monotonicMs: number;
+}
+
+export function momentOf(clock: Clock): Moment {
+  return { atMs: clock.now(), monotonicMs: clock.monotonic() };
+}
+
+/** Time since `moment` on whichever clock says more. */
+export function elapsedSince(moment: Moment, clock: Clock): number {
+  return Math.max(0, clock.now() - moment.atMs, clock.monotonic() - moment.monotonicMs);
+}
+
+export function ageOf(held: HeldToken, clock: Clock): number {
+  return elapsedSince({ atMs: held.startedAtMs, monotonicMs: held.startedMonotonicMs }, clock);
+}
+
+/** `data` of a StoredRecord. Its `generation` counts writes; `gen` here counts values of the access token. */
+interface StoredData {
+  readonly v: 1;
+  readonly gen: number;
+  readonly access?: string | undefined;
+  readonly refresh?: string | undefined;
+  readonly atMs?: number | undefined;
+  readonly lifeMs?: number | undefined;
+  readonly scope?: string | undefined;
+  /** The resource and scope the access token was asked for. */
+  readonly resource?: string | undefined;
+  readonly asked?: string | undefined;
+  /** Digest of the configured refresh token that this line of tokens began with. */
+  readonly seed?: string | undefined;
+}
+
+export interface HoldingOptions {
+  readonly clock: Clock;
+  readonly policy: ResolvedRefreshPolicy;
+}
+
+/** What a provider holds. */
+export class Holding {
+  readonly #clock: Clock;
+  readonly #policy: ResolvedRefreshPolicy;
+  token: HeldToken | undefined;
+  refresh: Secret | undefined;
+  /** Generation of the stored record this was read from or written as. */
+  version: number | undefined;
+  seed: string | undefined;
+  resource: string | undefined;
+  asked: string | undefined;
+  #lastGeneration = 0;
+
+  constructor(options: HoldingOptions) {
+    this.#clock = options.clock;
+    this.#policy = options.policy;
+  }
+
+  /** Takes an issued token. Answers what was put in its place, for the record; nothing is lost if that fails. */
+  take(issued: IssuedToken, started: Moment): HeldToken {
+    const value = issued.accessToken.reveal();
+    const lifetimeMs = Math.min(
+      issued.expiresInMs ?? Number.POSITIVE_INFINITY,
+      jwtLifetimeMs(value) ?? Number.POSITIVE_INFINITY,
+    );
+    const known = Number.isFinite(lifetimeMs) ? lifetimeMs : this.#policy.assumedLifetimeMs;
+    // RFC 6749, 6: a reply without a refresh token leaves the old one in force.
+    if (issued.refreshToken !== undefined) this.refresh = issued.refreshToken;
+    return this.#hold(value, started, known, issued.scope ?? this.asked, this.#generationFor(value));
+  }
+
+  /** An access token that the app brought along. */
+  takeSeed(value: string, lifetimeMs: number, scope: string | undefined): void {
+    this.#hold(value, momentOf(this.#clock), lifetimeMs, scope, this.#generationFor(value));
+  }
+
+  /** Takes a stored record. False where its data cannot be read. */
+  adopt(record: StoredRecord): boolean {
+    const data = parseStored(record.data);
+    if (data === undefined) return false;
+    this.version = record.generation;
+    if (data.refresh !== undefined) this.refresh = new Secret(data.refresh);
+    if (data.seed !== undefined) this.seed = data.seed;
+    const isOurs = data.resource === this.resource && data.asked === this.asked;
+    if (!isOurs || data.access === undefined || data.atMs === undefined || data.lifeMs === undefined) {
+      this.#lastGeneration = Math.max(this.#lastGeneration, data.gen);
+      return true;
+    }
+    const ageMs = Math.max(0, this.#clock.now() - data.atMs);
+    const started = { atMs: data.atMs, monotonicMs: this.#clock.monotonic() - ageMs };
+    const isSame = this.token?.access.reveal() === data.access;
+    const generation = isSame
+      ? (this.token as HeldToken).generation
+      : Math.max(data.gen, this.#lastGeneration + 1);
+    this.#hold(data.access, started, data.lifeMs, data.scope, generation);
+    return true;
+  }
+
+  /** The record to write after version `version`. */
+  toRecord(): StoredRecord {
+    const token = this.token;
+    const data: StoredData = {
+      v: 1,
+      gen: Math.max(this.#lastGeneration, token?.generation ?? 0),
+      access: token?.access.reveal(),
+      refresh: this.refresh?.reveal(),
+      atMs: token?.startedAtMs,
+      lifeMs: token?.lifetimeMs,
+      scope: token?.scope,
+      resource: this.resource,
+      asked: this.asked,
+      seed: this.seed,
+    };
+    const generation = (this.version ?? 0) + 1;
+    // The record outlives the access token where a refresh token stands in it.
+    const expires = this.refresh === undefined && token !== undefined;
+    return {
+      generation,
+      data: JSON.stringify(data),
+      ...(expires ? { expiresAtMs: Math.round(token.startedAtMs + token.lifetimeMs) } : {}),
+    };
+  }
+
+  clear(): void {
+    this.token = undefined;
+    this.refresh = undefined;
+    this.version = undefined;
+    this.seed = undefined;
+  }
+
+  #generationFor(value: string): number {
+    if (this.token !== undefined && this.token.access.reveal() === value) return this.token.generation;
+    return this.#lastGeneration + 1;
+  }
+
+  #hold(
+    value: string,
+    started: Moment,
+    lifetimeMs: number,
+    scope: string | undefined,
+    generation: number,
+  ): HeldToken {
+    this.#lastGeneration = Math.max(this.#lastGeneration, generation);
+    const random = this.#clock.random?.() ?? Math.random();
+    this.token = {
+      ...tokenTimes(lifetimeMs, this.#policy, random),
+      generation,
+      access: new Secret(value, generation),
+      scope,
+      startedAtMs: started.atMs,
+      startedMonotonicMs: started.monotonicMs,
+    };
+    return this.token;
+  }
+}
+
+function parseStored(text: string): StoredData | undefined {
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+  if (typeof value !== 'object' || value === null) return undefined;
+  const own = (name: keyof StoredData): unknown =>
+    Object.hasOwn(value, name) ? (value as Record<string, unknown>)[name] : undefined;
+  const string = (name: keyof StoredData) => {
+    const found = own(name);
+    return typeof found === 'string' ? found : undefined;
+  };
+  const number = (name: keyof StoredData) => {
+    const found = own(name);
+    return typeof found === 'number' && Number.isFinite(found) ? found : undefined;
+  };
+  const gen = number('gen');
+  if (own('v') !== 1 || gen === undefined) return undefined;
+  const lifeMs = number('lifeMs');
+  return {
+    v: 1,
+    gen,
+    access: string('access'),
+    refresh: string('refresh'),
+    atMs: number('atMs'),
+    lifeMs: lifeMs === undefined ? undefined : Math.min(lifeMs, MAX_LIFETIME_MS),
+    scope: string('scope'),
+    resource: string('resource'),
+    asked: string('asked'),
+    seed: string('seed'),
+  };
+}

@@ -1,0 +1,213 @@
+/**
+ * The OAuth grants of this release: client credentials and refresh token.
+ *
+ * Guarantees that client secrets, keys and refresh tokens go to the token endpoint that the app named, or to
+ * the one in the metadata of the issuer it named, and nowhere else; that bad options are refused before any
+ * I/O; and that openid-client is loaded when the first token is asked for, not before. Never asks an MCP
+ * server where to send a secret.
+ */
+import { createHmac } from 'node:crypto';
+import { type Clock, systemClock } from '../clock.js';
+import type { HttpFetch } from '../http/exchange.js';
+import { clientAuthenticator } from './client-auth.js';
+import { MetadataSource } from './metadata.js';
+import { MAX_LIFETIME_MS, resolveRefreshPolicy } from './options.js';
+import type { CredentialProvider, CredentialStore, RefreshPolicy } from './provider.js';
+import { Refresher } from './refresher.js';
+import type { Grant } from './renewal.js';
+import { isScope } from './scopes.js';
+import { Secret } from './secret.js';
+import type { Seed } from './seed.js';
+import { TokenEndpoint } from './token-endpoint.js';
+import { isSafeEndpoint, TokenHttp } from './token-fetch.js';
+import { isTokenValue, jwtTimes } from './token-value.js';
+
+/** Where a secret may go is the app's word: the issuer (its metadata are read, RFC 8414) or the token endpoint itself. */
+export type OAuthIssuer =
+  | { issuer: string; tokenEndpoint?: undefined }
+  | { tokenEndpoint: string; issuer?: undefined };
+
+/** `private_key_jwt` (RFC 7523): a PKCS#8 PEM string or a CryptoKey that can sign. `algorithm`: RS256, PS256, ES256, EdDSA ... */
+export type KeyAuth = {
+  privateKey: string | object;
+  algorithm?: string | undefined;
+  keyId?: string | undefined;
+  clientSecret?: undefined;
+};
+
+/** `client_secret_basic`, or `client_secret_post` where the issuer's metadata list only that; or a key. */
+export type ClientAuth = { clientSecret: string; privateKey?: undefined } | KeyAuth;
+
+/** A public client gives neither. */
+export type OptionalClientAuth = { clientSecret?: string | undefined; privateKey?: undefined } | KeyAuth;
+
+export type OAuthOptions = {
+  /** RFC 8707: for which server the token is asked. Default: the address given to `acquire`, verbatim; `''`: not sent. */
+  resource?: string | undefined;
+  /** When the token is renewed; see `REFRESH_DEFAULTS`. */
+  refresh?: RefreshPolicy | undefined;
+  /** Used instead of undici for token and metadata requests. */
+  fetch?: HttpFetch | undefined;
+  /** Time for tests. */
+  clock?: Clock | undefined;
+} & (
+  | {
+      /** Shares the credential between processes and replicas. */
+      store: CredentialStore;
+      /** Whose credential this is; part of its id in the store. */
+      subject: string;
+    }
+  | { store?: undefined; subject?: string | undefined }
+);
+
+export type ClientCredentialsOptions = OAuthIssuer &
+  ClientAuth &
+  OAuthOptions & { clientId: string; scope?: string | undefined };
+
+export type RefreshTokenOptions = OAuthIssuer &
+  OptionalClientAuth &
+  OAuthOptions & {
+    clientId: string;
+    /** Used only when the store has none. */
+    refreshToken?: string | undefined;
+    /** A token that is still good, so that nothing need be asked at start. */
+    accessToken?: string | undefined;
+    /** Its end, epoch milliseconds. */
+    expiresAtMs?: number | undefined;
+    scope?: string | undefined;
+  };
+
+/**
+ * A machine's own credential (RFC 6749, 4.4). Nothing is spent by asking, so that a store is optional and a
+ * store that is down is no obstacle. The provider serves one origin: the first it is used for.
+ *
+ * Throws a `TypeError` for bad options. `acquire` throws `ERR_TOKEN_ENDPOINT` (wait), `ERR_CREDENTIAL_REJECTED`,
+ * `ERR_INSUFFICIENT_SCOPE`, `ERR_DISCOVERY`, `ERR_ABORTED`, `ERR_CLOSED`.
+ *
+ * @example
+ * clientCredentialsGrant({ issuer: 'https://login.example.com', clientId, clientSecret, scope: 'mcp' })
+ */
+export function clientCredentialsGrant(options: ClientCredentialsOptions): CredentialProvider {
+  if (options.clientSecret === undefined && options.privateKey === undefined) {
+    throw new TypeError('clientSecret or privateKey is required');
+  }
+  return makeProvider(options, false, undefined);
+}
+
+/**
+ * A user's credential, renewed with a refresh token (RFC 6749, 6). Where the server rotates refresh tokens,
+ * replicas must share a `store`, or the first reuse ends the authorization.
+ *
+ * Throws a `TypeError` for bad options. `acquire` throws as `clientCredentialsGrant` does, and
+ * `ERR_REAUTHORIZATION_REQUIRED` once the refresh token is spent or revoked: without another request, until the
+ * stored credential changes; and `ERR_STORE_UNAVAILABLE` when the token is over and the store down.
+ *
+ * @example
+ * refreshTokenGrant({ issuer, clientId, refreshToken, store: fileCredentialStore('.credentials'), subject: 'user-7' })
+ */
+export function refreshTokenGrant(options: RefreshTokenOptions): CredentialProvider {
+  const { refreshToken, accessToken, expiresAtMs, store } = options;
+  if (refreshToken === undefined && store === undefined) {
+    throw new TypeError('refreshToken or a store that holds one is required');
+  }
+  if (refreshToken !== undefined && (typeof refreshToken !== 'string' || refreshToken === '')) {
+    throw new TypeError('refreshToken must be a string that is not empty');
+  }
+  if (accessToken !== undefined && !(typeof accessToken === 'string' && isTokenValue(accessToken))) {
+    throw new TypeError('accessToken must be a token of visible ASCII characters');
+  }
+  if (expiresAtMs !== undefined && !Number.isFinite(expiresAtMs)) {
+    throw new TypeError('expiresAtMs must be a number of epoch milliseconds');
+  }
+  const { assumedLifetimeMs } = resolveRefreshPolicy(options.refresh);
+  const nowMs = (options.clock ?? systemClock()).now();
+  const end = accessToken === undefined ? undefined : (expiresAtMs ?? jwtTimes(accessToken)?.expiresAtMs);
+  const lifetimeMs = end === undefined ? assumedLifetimeMs : Math.min(end - nowMs, MAX_LIFETIME_MS);
+  const isAlive = accessToken !== undefined && lifetimeMs > 0;
+  return makeProvider(options, true, {
+    refreshToken: refreshToken === undefined ? undefined : new Secret(refreshToken),
+    accessToken: isAlive ? new Secret(accessToken, 1) : undefined,
+    lifetimeMs: isAlive ? lifetimeMs : undefined,
+  });
+}
+
+function makeProvider(
+  options: ClientCredentialsOptions | RefreshTokenOptions,
+  spendsRefreshToken: boolean,
+  seed: Seed | undefined,
+): CredentialProvider {
+  checkOptions(options);
+  const policy = resolveRefreshPolicy(options.refresh);
+  const auth = clientAuthenticator(options);
+  const clock = options.clock ?? systemClock();
+  const http = new TokenHttp(clock, options.fetch);
+  const { issuer, tokenEndpoint } = options;
+  const metadata = new MetadataSource({
+    issuer,
+    tokenEndpoint,
+    http,
+    clock,
+    timeoutMs: policy.tokenTimeoutMs,
+  });
+  const endpoint = new TokenEndpoint({ clientId: options.clientId, auth, metadata, http, clock });
+  const grant: Grant = {
+    spendsRefreshToken,
+    prepare: () => endpoint.prepare(),
+    request: (request) => endpoint.request(request),
+    close: () => endpoint.close(),
+  };
+  return new Refresher({
+    id: credentialId(issuer ?? (tokenEndpoint as string), options.clientId, options.subject),
+    grant,
+    policy,
+    clock,
+    store: options.store,
+    seed,
+    resource: options.resource,
+    scope: options.scope,
+  });
+}
+
+function checkOptions(options: ClientCredentialsOptions | RefreshTokenOptions): void {
+  const { issuer, tokenEndpoint, clientId, scope, resource, store, subject, fetch } = options;
+  if ((issuer === undefined) === (tokenEndpoint === undefined)) {
+    throw new TypeError('exactly one of issuer and tokenEndpoint is required');
+  }
+  checkEndpoint('issuer', issuer);
+  checkEndpoint('tokenEndpoint', tokenEndpoint);
+  if (issuer !== undefined && /[?#]/.test(issuer))
+    throw new TypeError('issuer must have no query or fragment');
+  if (typeof clientId !== 'string' || clientId === '') throw new TypeError('clientId is required');
+  if (scope !== undefined && scope !== '' && !(typeof scope === 'string' && isScope(scope))) {
+    throw new TypeError('scope must be scope names separated by spaces');
+  }
+  if (resource !== undefined && resource !== '') {
+    if (typeof resource !== 'string' || !URL.canParse(resource) || resource.includes('#')) {
+      throw new TypeError('resource must be an absolute URI without a fragment');
+    }
+  }
+  if (fetch !== undefined && typeof fetch !== 'function') throw new TypeError('fetch must be a function');
+  if (subject !== undefined && (typeof subject !== 'string' || subject === '')) {
+    throw new TypeError('subject must be a string that is not empty');
+  }
+  if (store === undefined) return;
+  for (const method of ['read', 'compareAndSet', 'lease'] as const) {
+    if (typeof store?.[method] !== 'function') throw new TypeError(`store.${method} must be a function`);
+  }
+  if (subject === undefined) throw new TypeError('subject is required with a store: whose credential is it?');
+}
+
+function checkEndpoint(name: string, value: string | undefined): void {
+  if (value === undefined) return;
+  if (typeof value !== 'string' || !URL.canParse(value) || !isSafeEndpoint(new URL(value))) {
+    throw new TypeError(`${name} must be an https address (plain http on loopback only)`);
+  }
+}
+
+/** Stable across processes and releases, and not secret. */
+function credentialId(server: string, clientId: string, subject: string | undefined): string {
+  return createHmac('sha256', 'mcp-holdfast credential id v1')
+    .update(JSON.stringify([server, clientId, subject ?? '']))
+    .digest('hex')
+    .slice(0, 32);
+}

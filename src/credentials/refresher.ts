@@ -1,0 +1,394 @@
+/**
+ * When a token is renewed, and what callers see meanwhile: the same for every OAuth grant.
+ *
+ * Guarantees one renewal at a time however many callers ask; that callers are not delayed while the token
+ * lives; that a refused generation costs one forced renewal and a straggler's refusal of an older one none;
+ * and that every failure is latched or backed off rather than repeated per caller. A caller's abort detaches
+ * that caller only. Never sends its secret to a second origin, and a renewal that has left is finished and
+ * stored even when the provider is closed.
+ */
+import { type Clock, sleep, untilAborted } from '../clock.js';
+import type { Disposer } from '../disposer.js';
+import { HostedMcpError } from '../errors.js';
+import { Background } from './background.js';
+import { foreignOriginError, makeCredential } from './credential.js';
+import { CredentialEvents } from './credential-events.js';
+import { within } from './deadline.js';
+import { ageOf, type HeldToken, Holding } from './held-token.js';
+import { Latches } from './latches.js';
+import { DEFAULT_MAX_WAIT_MS, REFUSAL_LATCH_MS, type ResolvedRefreshPolicy } from './options.js';
+import { abortedError, closedError, problemError } from './problem.js';
+import type {
+  AcquireOptions,
+  Credential,
+  CredentialEvent,
+  CredentialProvider,
+  CredentialStore,
+} from './provider.js';
+import { type Demand, type Grant, Renewal, type RenewalResult } from './renewal.js';
+import { ScopeStepUp } from './scope-step-up.js';
+import { type Seed, SeedUse } from './seed.js';
+import { SharedRecord } from './shared-record.js';
+
+export interface RefresherOptions {
+  readonly id: string;
+  readonly grant: Grant;
+  readonly policy: ResolvedRefreshPolicy;
+  readonly clock: Clock;
+  readonly store?: CredentialStore | undefined;
+  readonly seed?: Seed | undefined;
+  /** RFC 8707; undefined: the first target's address. */
+  readonly resource?: string | undefined;
+  readonly scope?: string | undefined;
+}
+
+const DRAIN_MS = 15_000;
+
+export class Refresher implements CredentialProvider {
+  readonly id: string;
+  readonly #options: RefresherOptions;
+  readonly #clock: Clock;
+  readonly #events = new CredentialEvents();
+  readonly #holding: Holding;
+  readonly #latches: Latches;
+  readonly #record: SharedRecord | undefined;
+  readonly #renewal: Renewal;
+  readonly #background: Background;
+  readonly #seed: SeedUse;
+  readonly #stepUp: ScopeStepUp;
+  readonly #closing = new AbortController();
+  #origin: string | undefined;
+  #isLoaded = false;
+  #loading: Promise<void> | undefined;
+  #flight: Promise<RenewalResult> | undefined;
+  #recheck: Promise<boolean> | undefined;
+  /** The generation a server refused. */
+  #refused: number | undefined;
+  /** The generation that was made for a refusal, and when. */
+  #answer: { readonly generation: number; readonly atMs: number } | undefined;
+  #forgotten = false;
+  #closed: Promise<void> | undefined;
+
+  constructor(options: RefresherOptions) {
+    this.id = options.id;
+    this.#options = options;
+    this.#clock = options.clock;
+    this.#holding = new Holding(options);
+    this.#latches = new Latches(options.clock);
+    this.#seed = new SeedUse(options.seed, this.#holding);
+    if (options.store !== undefined)
+      this.#record = new SharedRecord(options.store, options.id, options.clock);
+    this.#renewal = new Renewal({
+      grant: options.grant,
+      holding: this.#holding,
+      record: this.#record,
+      policy: options.policy,
+      clock: options.clock,
+      closing: this.#closing.signal,
+      untriedSeed: () => this.#seed.untried(),
+    });
+    this.#background = new Background({
+      clock: options.clock,
+      policy: options.policy,
+      lifetimeMs: () => this.#holding.token?.lifetimeMs ?? 0,
+      dueInMs: () => this.#dueInMs(),
+      renew: () => void this.#renew(),
+    });
+    this.#stepUp = new ScopeStepUp({
+      holding: this.#holding,
+      latches: this.#latches,
+      spendsRefreshToken: options.grant.spendsRefreshToken,
+      renewWithScope: (scope) => this.#renewWithScope(scope),
+    });
+  }
+
+  async acquire(target: URL, options: AcquireOptions = {}): Promise<Credential> {
+    if (this.#closed !== undefined) throw closedError();
+    if (isAborted(options.signal)) throw abortedError();
+    this.#bind(target);
+    this.#background.touch();
+    try {
+      return await untilAborted(this.#obtain(options), options.signal);
+    } catch (error) {
+      if (HostedMcpError.isInstance(error)) throw error;
+      throw isAborted(options.signal) ? abortedError() : error;
+    }
+  }
+
+  onEvent(listener: (event: CredentialEvent) => void): Disposer {
+    return this.#events.add(listener);
+  }
+
+  async forget(): Promise<void> {
+    this.#forgotten = this.#options.grant.spendsRefreshToken;
+    await this.#flight;
+    this.#holding.clear();
+    this.#latches.clear();
+    this.#seed.drop();
+    for (let tries = 0; tries < 3 && this.#record !== undefined; tries++) {
+      const stored = await this.#record.read();
+      if (stored === undefined || (await this.#record.compareAndSet(stored.generation, undefined))) break;
+    }
+  }
+
+  close(options: { drainMs?: number | undefined } = {}): Promise<void> {
+    this.#closed ??= this.#drain(options.drainMs ?? DRAIN_MS);
+    return this.#closed;
+  }
+
+  async #drain(drainMs: number): Promise<void> {
+    this.#background.stop();
+    this.#renewal.disarmSave();
+    this.#closing.abort(closedError());
+    const rest = (async () => {
+      await this.#flight;
+      await this.#renewal.saveUnsaved();
+    })();
+    await within(this.#clock, rest, drainMs, closedError).catch(() => {});
+    await this.#options.grant.close();
+  }
+
+  /** The first target decides; a secret never goes to a second origin. */
+  #bind(target: URL): void {
+    if (this.#origin === undefined) {
+      this.#origin = target.origin;
+      // RFC 8707, 2: without a fragment.
+      this.#holding.resource = this.#options.resource ?? target.href.replace(/#.*$/, '');
+      this.#holding.asked = this.#options.scope;
+    } else if (this.#origin !== target.origin) {
+      throw foreignOriginError();
+    }
+  }
+
+  async #obtain(options: AcquireOptions): Promise<Credential> {
+    const deadlineMs = this.#clock.monotonic() + (options.maxWaitMs ?? DEFAULT_MAX_WAIT_MS);
+    if (!this.#isLoaded) {
+      this.#loading ??= this.#load();
+      await this.#wait(this.#loading, deadlineMs);
+    }
+    this.#noteRejection(options);
+    if (options.scope !== undefined) {
+      await this.#stepUp.widen(options.scope, options.rejected, (work) => this.#wait(work, deadlineMs));
+    }
+    let minted = false;
+    for (;;) {
+      // Nobody waits any more: this loop must not start renewals for a caller that left.
+      if (isAborted(options.signal)) throw abortedError();
+      if (this.#closed !== undefined) throw closedError();
+      const token = this.#holding.token;
+      const rejection = this.#latches.rejection(token?.generation);
+      if (rejection !== undefined) throw rejection;
+      if (token !== undefined && this.#isUsable(token, minted)) return this.#serve(token);
+      if (await this.#isDead(deadlineMs)) throw problemError(this.#latches.dead?.problem ?? FORGOTTEN);
+      if (this.#forgotten) throw problemError(FORGOTTEN);
+      if (this.#flight === undefined) {
+        const refusal = this.#latches.refusal();
+        if (refusal !== undefined) throw refusal;
+        const waitMs = this.#latches.waitMs();
+        if (waitMs > 0) {
+          if (token !== undefined && this.#maySkipRenewal(token)) return this.#serve(token);
+          if (this.#clock.monotonic() + waitMs > deadlineMs) throw this.#latches.outage();
+          await sleep(this.#clock, waitMs, this.#closing.signal);
+          continue;
+        }
+      }
+      const result = await this.#wait(this.#renew(), deadlineMs);
+      minted = result.kind === 'minted';
+    }
+  }
+
+  /** `justMinted`: this caller waited for this very token; it may be shorter-lived than the margin. */
+  #isUsable(token: HeldToken, justMinted: boolean): boolean {
+    if (token.generation === this.#refused) return false;
+    return justMinted || ageOf(token, this.#clock) < token.hardAfterMs;
+  }
+
+  #maySkipRenewal(token: HeldToken): boolean {
+    return this.#options.policy.serveExpired && this.#latches.isOut && token.generation !== this.#refused;
+  }
+
+  #serve(token: HeldToken): Credential {
+    const ageMs = ageOf(token, this.#clock);
+    if (
+      ageMs >= token.softAfterMs &&
+      this.#flight === undefined &&
+      this.#latches.mayRenew &&
+      !this.#forgotten
+    ) {
+      void this.#renew();
+    } else if (!this.#background.isArmed) {
+      this.#background.arm();
+    }
+    return makeCredential({
+      generation: token.generation,
+      origin: this.#origin as string,
+      header: 'authorization',
+      prefix: 'Bearer ',
+      secret: token.access,
+      expiresAtMs: token.startedAtMs + token.lifetimeMs,
+      scope: token.scope,
+    });
+  }
+
+  #noteRejection({ rejected, scope }: AcquireOptions): void {
+    // A 403 for want of scope says that the token itself is fine.
+    if (rejected === undefined || (scope !== undefined && rejected.status === 403)) return;
+    const token = this.#holding.token;
+    if (token === undefined || rejected.generation < token.generation) return;
+    const latched = this.#latches.rejection(token.generation);
+    if (latched !== undefined) throw latched;
+    const answer = this.#answer;
+    const isAnswer = answer?.generation === token.generation;
+    if (isAnswer && this.#clock.monotonic() - answer.atMs < REFUSAL_LATCH_MS) {
+      this.#reject(token.generation);
+      return;
+    }
+    this.#refused = token.generation;
+  }
+
+  #reject(generation: number): void {
+    this.#latches.reject(generation);
+    // When the latch ends the value is tried once more: servers mend, too.
+    this.#refused = undefined;
+    const error = this.#latches.rejection(generation);
+    if (error !== undefined) this.#events.emit({ type: 'failed', id: this.id, error });
+  }
+
+  /** Single flight: whoever comes while it runs gets the same one. */
+  #renew(demand?: Demand): Promise<RenewalResult> {
+    this.#flight ??= this.#run(demand).finally(() => {
+      this.#flight = undefined;
+      this.#background.arm();
+      if (this.#closed === undefined) this.#renewal.armSave();
+    });
+    return this.#flight;
+  }
+
+  async #run(demand: Demand | undefined): Promise<RenewalResult> {
+    this.#background.disarm();
+    const refused = this.#refused;
+    const before = this.#holding.token?.generation;
+    const result = await this.#renewal.run(demand ?? { refused });
+    const token = this.#holding.token;
+    const expiresAtMs = token === undefined ? undefined : token.startedAtMs + token.lifetimeMs;
+    switch (result.kind) {
+      case 'minted':
+      case 'adopted':
+        this.#latches.clear();
+        if (token !== undefined && result.kind === 'minted') {
+          this.#latches.space(token.lifetimeMs);
+          this.#noteAnswer(token, before);
+        }
+        if (token !== undefined) {
+          const type = result.kind === 'minted' ? 'refreshed' : 'adopted';
+          this.#events.emit({ type, id: this.id, generation: token.generation, expiresAtMs });
+        }
+        break;
+      case 'dead':
+        this.#latches.dead = { version: this.#holding.version, problem: result.problem };
+        this.#fail(problemError(result.problem));
+        break;
+      case 'refused':
+        if (demand?.anew === true && result.oauthError === 'invalid_scope') break;
+        this.#latches.refuse(result.problem, result.oauthError);
+        this.#fail(problemError(result.problem));
+        break;
+      case 'unavailable':
+        this.#latches.fail(result.problem, result.retryAfterMs);
+        this.#fail(this.#latches.outage() ?? problemError(result.problem));
+        break;
+    }
+    return result;
+  }
+
+  /** A token that arrived while another was refused answers that refusal; the same value again is no answer. */
+  #noteAnswer(token: HeldToken, before: number | undefined): void {
+    if (this.#refused === undefined || this.#refused !== before) return;
+    if (token.generation === before) {
+      this.#reject(token.generation);
+      return;
+    }
+    this.#answer = { generation: token.generation, atMs: this.#clock.monotonic() };
+    this.#refused = undefined;
+  }
+
+  #fail(error: HostedMcpError): void {
+    this.#events.emit({ type: 'failed', id: this.id, error });
+  }
+
+  async #renewWithScope(scope: string): Promise<RenewalResult> {
+    // One under way asks for the old scope.
+    while (this.#flight !== undefined) await this.#flight;
+    return await this.#renew({ scope, anew: true });
+  }
+
+  async #load(): Promise<void> {
+    if (this.#record !== undefined) {
+      try {
+        await this.#renewal.adoptChanged(this.#record);
+      } catch (error) {
+        // The store is asked again by the renewal, which knows whether it can do without.
+        if (!HostedMcpError.isInstance(error)) throw error;
+      }
+    }
+    this.#seed.plant();
+    this.#isLoaded = true;
+  }
+
+  /** True where the latch holds: the store still has what died. One look at the store for all callers. */
+  async #isDead(deadlineMs: number): Promise<boolean> {
+    if (this.#latches.dead === undefined) return false;
+    if (this.#record === undefined) return true;
+    this.#recheck ??= this.#lookAgain(this.#record).finally(() => {
+      this.#recheck = undefined;
+    });
+    return await this.#wait(this.#recheck, deadlineMs);
+  }
+
+  async #lookAgain(record: SharedRecord): Promise<boolean> {
+    try {
+      if (!(await this.#renewal.adoptChanged(record))) return true;
+    } catch {
+      return true;
+    }
+    this.#latches.clear();
+    const token = this.#holding.token;
+    if (token !== undefined) {
+      const expiresAtMs = token.startedAtMs + token.lifetimeMs;
+      this.#events.emit({ type: 'adopted', id: this.id, generation: token.generation, expiresAtMs });
+    }
+    return false;
+  }
+
+  /** Waits for shared work as long as this caller can. */
+  async #wait<T>(work: Promise<T>, deadlineMs: number): Promise<T> {
+    const leftMs = Math.max(0, deadlineMs - this.#clock.monotonic());
+    return await within(this.#clock, work, leftMs, () => {
+      return (
+        this.#latches.outage() ??
+        new HostedMcpError('ERR_TOKEN_ENDPOINT', 'No token arrived in the time this call can wait', {
+          retryable: true,
+          reason: 'timeout',
+        })
+      );
+    });
+  }
+
+  /** How long until a renewal is due; undefined where there is nothing to renew. */
+  #dueInMs(): number | undefined {
+    const token = this.#holding.token;
+    if (token === undefined || this.#flight !== undefined || this.#forgotten) return undefined;
+    if (this.#latches.dead !== undefined || this.#latches.refusal() !== undefined) return undefined;
+    return Math.max(token.softAfterMs - ageOf(token, this.#clock), this.#latches.aheadWaitMs(), 0);
+  }
+}
+
+const FORGOTTEN = {
+  code: 'ERR_REAUTHORIZATION_REQUIRED',
+  what: 'The credential was forgotten',
+  fields: { reason: 'forgotten' },
+} as const;
+
+function isAborted(signal: AbortSignal | undefined): boolean {
+  return signal?.aborted === true;
+}

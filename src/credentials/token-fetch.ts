@@ -1,0 +1,202 @@
+/**
+ * The small HTTP client for token endpoints and authorization metadata.
+ *
+ * Guarantees a bounded body, one timeout over head and body on the injected clock, no redirects, plain http
+ * only to loopback, and sockets that are not kept: a pooled one that the other side closed meanwhile would put
+ * a rotating refresh in doubt. Never retries, and never lets a foreign error out.
+ */
+import { type Clock, untilAborted } from '../clock.js';
+import type { HttpFetch } from '../http/exchange.js';
+
+export interface TokenHttpRequest {
+  readonly method: 'GET' | 'POST';
+  readonly url: string;
+  readonly headers: Record<string, string>;
+  readonly body?: string | undefined;
+  readonly timeoutMs: number;
+  readonly maxBytes: number;
+  /** Asked synchronously right before the request leaves; false holds it back. */
+  readonly mayLeave?: (() => boolean) | undefined;
+}
+
+export interface TokenHttpReply {
+  readonly status: number;
+  readonly text: string;
+  header(name: string): string | undefined;
+}
+
+export type TokenHttpResult =
+  | { readonly kind: 'reply'; readonly reply: TokenHttpReply }
+  | { readonly kind: 'held-back' }
+  | {
+      readonly kind: 'failed';
+      /** False where it is certain that the request did not reach the server. */
+      readonly mayHaveLeft: boolean;
+      readonly reason: 'timeout' | 'network' | 'too-large';
+      readonly status?: number | undefined;
+      readonly cause?: unknown;
+    };
+
+/** Failures before a byte of the request could leave: name, route, connect, TLS. */
+const NOT_SENT =
+  /^(ECONNREFUSED|ENOTFOUND|EAI_[A-Z]+|EHOSTUNREACH|ENETUNREACH|ENETDOWN|EADDRNOTAVAIL|UND_ERR_CONNECT_TIMEOUT|UND_ERR_INVALID_ARG|CERT_[A-Z_]+|DEPTH_ZERO_SELF_SIGNED_CERT|SELF_SIGNED_CERT_IN_CHAIN|UNABLE_TO_[A-Z_]+|ERR_TLS_[A-Z_]+|ERR_SSL_[A-Z0-9_]+|EPROTO)$/;
+
+interface FetchResponse {
+  readonly status: number;
+  readonly headers: { get(name: string): string | null };
+  // biome-ignore lint/suspicious/noExplicitAny: the stream types of fetch implementations do not agree.
+  readonly body: { getReader(): any } | null;
+  text(): Promise<string>;
+}
+
+export class TokenHttp {
+  readonly #clock: Clock;
+  readonly #given: HttpFetch | undefined;
+  #own: Promise<OwnFetch> | undefined;
+
+  constructor(clock: Clock, fetch: HttpFetch | undefined) {
+    this.#clock = clock;
+    this.#given = fetch;
+  }
+
+  /** Loads what a request needs, so that nothing slow stands between the last look and the request. */
+  async prepare(): Promise<void> {
+    if (this.#given === undefined) await this.#ownFetch();
+  }
+
+  async send(request: TokenHttpRequest): Promise<TokenHttpResult> {
+    const fetch = this.#given ?? (await this.#ownFetch()).fetch;
+    const controller = new AbortController();
+    let timedOut = false;
+    const timer = this.#clock.setTimeout(() => {
+      timedOut = true;
+      controller.abort();
+    }, request.timeoutMs);
+    // Lets a manual clock know that a real socket is being waited for.
+    const busy = this.#clock.track?.();
+    let status: number | undefined;
+    try {
+      if (request.mayLeave?.() === false) return { kind: 'held-back' };
+      const response: FetchResponse = await untilAborted(
+        Promise.resolve(
+          fetch(request.url, {
+            method: request.method,
+            headers: request.headers,
+            ...(request.body === undefined ? {} : { body: request.body }),
+            signal: controller.signal,
+            redirect: 'manual',
+          }),
+        ),
+        controller.signal,
+      );
+      status = response.status;
+      const text = await untilAborted(readBounded(response, request.maxBytes), controller.signal);
+      if (text === undefined) return { kind: 'failed', mayHaveLeft: true, reason: 'too-large', status };
+      return {
+        kind: 'reply',
+        reply: { status, text, header: (name) => response.headers.get(name) ?? undefined },
+      };
+    } catch (error) {
+      if (timedOut) return { kind: 'failed', mayHaveLeft: true, reason: 'timeout', status };
+      const code = deepCode(error);
+      const mayHaveLeft = status !== undefined || code === undefined || !NOT_SENT.test(code);
+      const cause = { name: 'Error', code };
+      return { kind: 'failed', mayHaveLeft, reason: 'network', status, cause };
+    } finally {
+      timer.clear();
+      // Ends a body that was refused for its size; harmless after a whole one.
+      controller.abort();
+      busy?.dispose();
+    }
+  }
+
+  async close(): Promise<void> {
+    const own = await this.#own?.catch(() => undefined);
+    this.#own = undefined;
+    await own?.close().catch(() => {});
+  }
+
+  #ownFetch(): Promise<OwnFetch> {
+    this.#own ??= makeOwnFetch().catch((error) => {
+      this.#own = undefined;
+      throw error;
+    });
+    return this.#own;
+  }
+}
+
+interface OwnFetch {
+  readonly fetch: HttpFetch;
+  close(): Promise<void>;
+}
+
+async function makeOwnFetch(): Promise<OwnFetch> {
+  const undici = await import('undici');
+  // Timeouts are the clock's; a socket lives for one request.
+  const sockets = {
+    keepAliveTimeout: 1,
+    keepAliveMaxTimeout: 1,
+    pipelining: 0,
+    headersTimeout: 0,
+    bodyTimeout: 0,
+  };
+  const env = process.env;
+  const proxied = env.HTTPS_PROXY ?? env.https_proxy ?? env.HTTP_PROXY ?? env.http_proxy;
+  const dispatcher = proxied ? new undici.EnvHttpProxyAgent(sockets) : new undici.Agent(sockets);
+  return {
+    fetch: (url, init) => undici.fetch(url, { ...init, dispatcher }),
+    close: () => dispatcher.destroy(),
+  };
+}
+
+/** The body as text, or undefined where it is longer than `maxBytes`. */
+async function readBounded(response: FetchResponse, maxBytes: number): Promise<string | undefined> {
+  if (response.body === null) return '';
+  const reader = response.body.getReader();
+  const chunks: Uint8Array[] = [];
+  let total = 0;
+  for (;;) {
+    const { done, value } = (await reader.read()) as { done: boolean; value?: Uint8Array };
+    if (done) break;
+    if (value === undefined) continue;
+    total += value.byteLength;
+    if (total > maxBytes) {
+      Promise.resolve(reader.cancel?.()).catch(() => {});
+      return undefined;
+    }
+    chunks.push(value);
+  }
+  return Buffer.concat(chunks).toString('utf8');
+}
+
+/** The first system or undici code on the chain of causes; fetch hides it one level down. */
+function deepCode(error: unknown): string | undefined {
+  for (let at: unknown = error, depth = 0; typeof at === 'object' && at !== null && depth < 5; depth++) {
+    const { code, cause } = at as { code?: unknown; cause?: unknown };
+    if (typeof code === 'string') return code;
+    at = cause;
+  }
+  return undefined;
+}
+
+/** `Retry-After` (RFC 9110, 10.2.3), seconds or a date, in milliseconds; a date is read against the server's own `Date`. */
+export function retryAfterMs(reply: TokenHttpReply, nowMs: number, maxMs: number): number | undefined {
+  const value = reply.header('retry-after')?.trim();
+  if (value === undefined || value === '') return undefined;
+  if (/^\d{1,10}$/.test(value)) return Math.min(Number(value) * 1000, maxMs);
+  const at = Date.parse(value);
+  if (Number.isNaN(at)) return undefined;
+  const sentAt = Date.parse(reply.header('date') ?? '');
+  return Math.min(Math.max(0, at - (Number.isNaN(sentAt) ? nowMs : sentAt)), maxMs);
+}
+
+export function isLoopback(url: URL): boolean {
+  const host = url.hostname;
+  return host === 'localhost' || host === '[::1]' || /^127(?:\.\d{1,3}){3}$/.test(host);
+}
+
+/** https, or plain http on loopback; no user name or password, no fragment. */
+export function isSafeEndpoint(url: URL): boolean {
+  if (url.username !== '' || url.password !== '' || url.hash !== '') return false;
+  return url.protocol === 'https:' || (url.protocol === 'http:' && isLoopback(url));
+}

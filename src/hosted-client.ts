@@ -1,0 +1,366 @@
+/**
+ * HostedClient: the SDK v1 Client, holding one hosted session.
+ *
+ * Guarantees that every failure of the way is a `HostedMcpError`, timeouts and aborts included, because
+ * the caller's timer is ours; that `listTools()` gives the whole list; and that `close()` never rejects.
+ * Never reads or writes a private member of the SDK.
+ */
+import { Client, type ClientOptions } from '@modelcontextprotocol/sdk/client/index.js';
+import type {
+  AnyObjectSchema,
+  AnySchema,
+  SchemaOutput,
+} from '@modelcontextprotocol/sdk/server/zod-compat.js';
+import type { RequestOptions } from '@modelcontextprotocol/sdk/shared/protocol.js';
+import type { Transport } from '@modelcontextprotocol/sdk/shared/transport.js';
+import {
+  type CallToolRequest,
+  CallToolResultSchema,
+  type CompatibilityCallToolResultSchema,
+  type Implementation,
+  type ListToolsRequest,
+  ListToolsResultSchema,
+  type ServerCapabilities,
+} from '@modelcontextprotocol/sdk/types.js';
+import { type Clock, systemClock, type Timer } from './clock.js';
+import { HostedConnection } from './connection/connection.js';
+import type { Connection } from './connection/types.js';
+import { makeAsyncDisposable } from './disposer.js';
+import { HostedMcpError } from './errors.js';
+import { CALL_LINK, type CallLink, HostedTransport } from './hosted-transport.js';
+import { LIMITS } from './limits.js';
+import { HOSTED_OPTION_NAMES, type HostedOptions, resolveHostedOptions } from './options.js';
+import { guardedValidator } from './output-validator.js';
+
+export type HostedClientOptions = HostedOptions & ClientOptions & { url?: string | URL | undefined };
+
+/** The SDK's own default. */
+const REQUEST_TIMEOUT_MS = 60_000;
+/** The SDK's timer is set so far away that ours always comes first. */
+const NEVER_MS = 2 ** 31 - 1;
+
+/**
+ * ```ts
+ * const client = new HostedClient({ name: 'agent', version: '1.0.0' }, {
+ *   url: 'https://mcp.example.com/mcp',
+ *   credentials: clientCredentialsGrant({ issuer: 'https://auth.example.com', clientId, clientSecret }),
+ * });
+ * await client.connect();
+ * const result = await client.callTool({ name: 'search', arguments: { query: 'weather' } });
+ * await client.close();
+ * ```
+ *
+ * The constructor throws `TypeError` for an option that cannot be used. Speaks the protocol versions that
+ * have `initialize` (2025-11-25 and before).
+ */
+export class HostedClient extends Client {
+  readonly #clock: Clock;
+  readonly #lazy: boolean;
+  #engine: HostedConnection | undefined;
+  #given: HostedTransport | undefined;
+  #connecting: Promise<void> | undefined;
+  #connected = false;
+  #closing: Promise<void> | undefined;
+  #wantsListening: boolean;
+
+  constructor(info: Implementation, options: HostedClientOptions) {
+    const { hosted, client, url } = splitOptions(options);
+    super(info, {
+      ...client,
+      jsonSchemaValidator: guardedValidator(client.jsonSchemaValidator, (error) => this.onerror?.(error)),
+    });
+    this.#engine = url === undefined ? undefined : new HostedConnection(resolveHostedOptions(url, hosted));
+    this.#clock = hosted.clock ?? systemClock();
+    this.#lazy = hosted.lazyConnect === true;
+    const { sampling, elicitation, roots } = client.capabilities ?? {};
+    this.#wantsListening = sampling !== undefined || elicitation !== undefined || roots !== undefined;
+    this.#updateListening();
+    makeAsyncDisposable(this, () => this.close());
+  }
+
+  /** One object for the client's life: events may be listened to before `connect()`. */
+  get connection(): Connection {
+    const engine = this.#given?.connection ?? this.#engine;
+    if (engine === undefined)
+      throw new TypeError('connection: this client has neither a url nor a transport yet');
+    return engine;
+  }
+
+  /**
+   * Opens the session at `url`, or over a `HostedTransport`. Connectable again after a failure.
+   * Throws `HostedMcpError`; `TypeError` without a url and a transport.
+   */
+  override connect(options?: RequestOptions): Promise<void>;
+  override connect(transport: Transport, options?: RequestOptions): Promise<void>;
+  override async connect(first?: Transport | RequestOptions, second?: RequestOptions): Promise<void> {
+    const transport = isTransport(first) ? first : undefined;
+    const options = transport === undefined ? (first as RequestOptions | undefined) : second;
+    if (transport !== undefined && !(transport instanceof HostedTransport)) {
+      throw new TypeError('connect() takes a HostedTransport, or no transport where the client has a url');
+    }
+    if (transport === undefined && this.#engine === undefined)
+      throw new TypeError('connect() needs a url in the options, or a transport');
+    if (this.#closing !== undefined) throw closedError();
+    if (transport !== undefined) this.#given = transport as HostedTransport;
+    this.#updateListening();
+    if (this.#lazy && transport === undefined) return;
+    await this.#open(options);
+  }
+
+  /** Every request of every typed method comes through here. */
+  override request<T extends AnySchema>(
+    request: Parameters<Client['request']>[0],
+    resultSchema: T,
+    options?: RequestOptions,
+  ): Promise<SchemaOutput<T>> {
+    return this.#routed(request, resultSchema, options) as Promise<SchemaOutput<T>>;
+  }
+
+  /** The whole list, all pages; with a `cursor` that page alone. Tools with an unusable output schema stay listed, unchecked. */
+  override async listTools(params?: ListToolsRequest['params'], options?: RequestOptions) {
+    // A single page would make the SDK forget the output schemas of all others.
+    if (params?.cursor !== undefined)
+      return this.request({ method: 'tools/list', params }, ListToolsResultSchema, options);
+    return super.listTools(params, options);
+  }
+
+  override callTool(
+    params: CallToolRequest['params'],
+    options?: RequestOptions,
+  ): ReturnType<Client['callTool']>;
+  override callTool(
+    params: CallToolRequest['params'],
+    resultSchema?: typeof CallToolResultSchema | typeof CompatibilityCallToolResultSchema,
+    options?: RequestOptions,
+  ): ReturnType<Client['callTool']>;
+  override async callTool(
+    params: CallToolRequest['params'],
+    second?: typeof CallToolResultSchema | typeof CompatibilityCallToolResultSchema | RequestOptions,
+    third?: RequestOptions,
+  ) {
+    const isSchema = typeof second === 'object' && second !== null && 'parse' in second;
+    const options = isSchema ? third : ((second as RequestOptions | undefined) ?? third);
+    return super.callTool(
+      params,
+      isSchema ? (second as typeof CallToolResultSchema) : CallToolResultSchema,
+      options,
+    );
+  }
+
+  override getServerCapabilities(): ServerCapabilities | undefined {
+    const capabilities = this.#current?.capabilities;
+    return (capabilities as ServerCapabilities | undefined) ?? super.getServerCapabilities();
+  }
+  override getServerVersion(): Implementation | undefined {
+    const info = this.#current?.serverInfo;
+    return (info as Implementation | undefined) ?? super.getServerVersion();
+  }
+  override getInstructions(): string | undefined {
+    return this.#current?.instructions ?? super.getInstructions();
+  }
+
+  override setNotificationHandler<T extends AnyObjectSchema>(
+    schema: T,
+    handler: (notification: SchemaOutput<T>) => void | Promise<void>,
+  ): void {
+    super.setNotificationHandler(schema, handler);
+    // The SDK's own constructor comes through here, before there is anything of ours.
+    if (!(#clock in this)) return;
+    this.#wantsListening = true;
+    this.#updateListening();
+  }
+
+  /** Deletes the session, then ends everything. Idempotent; never rejects. */
+  override close(): Promise<void> {
+    // The SDK calls it, un-awaited, when a handshake fails: then only its own state is to be undone.
+    if (this.#connecting !== undefined && this.#closing === undefined && !this.#connected)
+      return super.close().catch(() => {});
+    this.#closing ??= (async () => {
+      const engine = this.#given?.connection ?? this.#engine;
+      await engine?.close();
+      await super.close();
+    })().catch(() => {});
+    return this.#closing;
+  }
+
+  async #routed(
+    request: Parameters<Client['request']>[0],
+    schema: AnySchema,
+    options: RequestOptions | undefined,
+  ): Promise<unknown> {
+    if (!this.#connected && request.method !== 'initialize') await this.#openFirst(options);
+    const list = request.method === 'tools/list' ? (request as ListToolsRequest) : undefined;
+    if (list !== undefined && list.params?.cursor === undefined) return this.#allTools(list, schema, options);
+    return this.#timed(request, schema, options);
+  }
+
+  get #current() {
+    const session = (this.#given?.connection ?? this.#engine)?.session;
+    return session !== undefined && Object.keys(session.serverInfo).length > 0 ? session : undefined;
+  }
+
+  #updateListening(): void {
+    const wanted = this.#wantsListening || this.fallbackNotificationHandler !== undefined;
+    if (this.#given === undefined) this.#engine?.setListening(wanted);
+  }
+
+  async #openFirst(options: RequestOptions | undefined): Promise<void> {
+    if (this.#closing !== undefined) throw closedError();
+    if (this.#connecting === undefined && !this.#lazy) {
+      throw new HostedMcpError('ERR_NOT_SENT', 'The client has no session yet: call connect() first', {
+        retryable: false,
+      });
+    }
+    // The handshake itself comes through request(): it must not wait for itself.
+    await this.#open(
+      options === undefined
+        ? undefined
+        : { ...(options.timeout !== undefined && { timeout: options.timeout }) },
+    );
+  }
+
+  #open(options: RequestOptions | undefined): Promise<void> {
+    if (this.#connected) return Promise.resolve();
+    this.#connecting ??= this.#handshake(options).finally(() => {
+      this.#connecting = undefined;
+    });
+    return this.#connecting;
+  }
+
+  async #handshake(options: RequestOptions | undefined): Promise<void> {
+    const transport = this.#given ?? new HostedTransport(this.#engine as HostedConnection);
+    const { onclose } = transport;
+    transport.onclose = () => {
+      this.#connected = false;
+      onclose?.();
+    };
+    // The types of v1's Transport and ours differ only in `undefined` of optional members.
+    await super.connect(transport as Transport, options);
+    this.#connected = true;
+  }
+
+  async #allTools(request: ListToolsRequest, schema: AnySchema, options: RequestOptions | undefined) {
+    const tools: unknown[] = [];
+    const seen = new Set<string>();
+    let cursor: string | undefined;
+    for (let page = 0; page < LIMITS.pages; page += 1) {
+      const params = cursor === undefined ? request.params : { ...request.params, cursor };
+      const result = (await this.#timed({ ...request, ...(params && { params }) }, schema, options)) as {
+        tools: unknown[];
+        nextCursor?: string;
+      };
+      tools.push(...result.tools);
+      if (tools.length > LIMITS.tools) throw listError(`lists more than ${LIMITS.tools} tools`);
+      const { nextCursor, ...last } = result;
+      if (nextCursor === undefined) return { ...last, tools };
+      if (seen.has(nextCursor)) throw listError('lists its tools in an endless circle of pages');
+      seen.add(nextCursor);
+      cursor = nextCursor;
+    }
+    throw listError(`lists its tools on more than ${LIMITS.pages} pages`);
+  }
+
+  /** One request under the caller's own timer, which is ours and knows the ledger. */
+  #timed(
+    request: Parameters<Client['request']>[0],
+    schema: AnySchema,
+    options: RequestOptions = {},
+  ): Promise<unknown> {
+    const {
+      timeout = REQUEST_TIMEOUT_MS,
+      maxTotalTimeout,
+      resetTimeoutOnProgress,
+      signal,
+      onprogress,
+      onresumptiontoken,
+    } = options;
+    const clock = this.#clock;
+    const startedMs = clock.monotonic();
+    const lastMs = maxTotalTimeout === undefined ? Number.POSITIVE_INFINITY : startedMs + maxTotalTimeout;
+    const link: CallLink = { deadlineMs: Math.min(startedMs + timeout, lastMs) };
+    const onToken = Object.assign((token: string) => onresumptiontoken?.(token), { [CALL_LINK]: link });
+    return new Promise((resolve, reject) => {
+      const inner = new AbortController();
+      let timer: Timer | undefined;
+      const stop = () => {
+        timer?.clear();
+        signal?.removeEventListener('abort', onAbort);
+      };
+      const giveUp = (code: 'ERR_TIMEOUT' | 'ERR_ABORTED', what: string) => {
+        stop();
+        const fields = { method: request.method as string, retryable: true };
+        reject(link.call?.error(code, what, fields) ?? new HostedMcpError(code, what, fields));
+        inner.abort(new HostedMcpError(code, what));
+      };
+      const onAbort = () => giveUp('ERR_ABORTED', 'The caller gave the call up');
+      const arm = () => {
+        timer?.clear();
+        timer = clock.setTimeout(
+          () => giveUp('ERR_TIMEOUT', `No answer within ${Math.round(clock.monotonic() - startedMs)} ms`),
+          Math.max(0, link.deadlineMs - clock.monotonic()),
+        );
+      };
+      if (signal?.aborted === true) {
+        onAbort();
+        return;
+      }
+      signal?.addEventListener('abort', onAbort, { once: true });
+      arm();
+      const progress: RequestOptions['onprogress'] =
+        onprogress &&
+        ((notice) => {
+          if (resetTimeoutOnProgress === true) {
+            link.deadlineMs = Math.min(clock.monotonic() + timeout, lastMs);
+            if (link.call !== undefined) link.call.deadlineMs = link.deadlineMs;
+            arm();
+          }
+          onprogress(notice);
+        });
+      const { maxTotalTimeout: _total, resetTimeoutOnProgress: _reset, ...others } = options;
+      super
+        .request(request, schema, {
+          ...others,
+          timeout: NEVER_MS,
+          signal: inner.signal,
+          onresumptiontoken: onToken,
+          ...(progress !== undefined && { onprogress: progress }),
+        })
+        .then(
+          (result) => {
+            stop();
+            resolve(result);
+          },
+          (error) => {
+            stop();
+            reject(error);
+          },
+        );
+    });
+  }
+}
+
+function splitOptions(options: HostedClientOptions): {
+  hosted: HostedOptions;
+  client: ClientOptions;
+  url: string | URL | undefined;
+} {
+  const hosted: Record<string, unknown> = {};
+  const client: Record<string, unknown> = {};
+  for (const [name, value] of Object.entries(options ?? {})) {
+    if ((HOSTED_OPTION_NAMES as readonly string[]).includes(name)) hosted[name] = value;
+    else if (name !== 'url') client[name] = value;
+  }
+  return { hosted: hosted as HostedOptions, client: client as ClientOptions, url: options?.url };
+}
+
+function isTransport(value: unknown): value is Transport {
+  return typeof value === 'object' && value !== null && 'send' in value && 'start' in value;
+}
+
+function listError(how: string): HostedMcpError {
+  return new HostedMcpError('ERR_PROTOCOL', `The server ${how}`, { method: 'tools/list', executed: true });
+}
+
+function closedError(): HostedMcpError {
+  return new HostedMcpError('ERR_CLOSED', 'The client was closed here');
+}

@@ -1,0 +1,306 @@
+/**
+ * HostedTransport: the SDK's Transport, v1 and v2, over a Connection.
+ *
+ * Guarantees the stock transport's constructor options and members, and that `send()` of a request stays
+ * pending until its answer was delivered, so that a loss rejects the caller with our own error. Imports no
+ * SDK; never sends a request twice that may have run.
+ */
+import { HostedConnection } from './connection/connection.js';
+import type { Call } from './connection/ledger.js';
+import type { Connection } from './connection/types.js';
+import { fromOAuthClientProvider, type OAuthClientProviderLike } from './credentials/index.js';
+import { HostedMcpError } from './errors.js';
+import type { HttpFetch } from './http/exchange.js';
+import { isNotification, isRequest, isResponse, type JsonRpcMessage, type RequestId } from './json-rpc.js';
+import { OptionReader } from './option-reader.js';
+import { HOSTED_OPTION_NAMES, type HostedOptions, resolveHostedOptions } from './options.js';
+
+/** An `AuthProvider` of the SDK v2's client. */
+export interface AuthProviderLike {
+  token(): Promise<string | undefined>;
+  // biome-ignore lint/suspicious/noExplicitAny: the context's type is the SDK's own.
+  onUnauthorized?(context: any): Promise<void>;
+}
+
+/** Options of the stock `StreamableHTTPClientTransport`, so that the one-line swap compiles. */
+export interface StockTransportOptions {
+  /** Its token is read for each use. Not beside `credentials`. */
+  authProvider?: OAuthClientProviderLike | AuthProviderLike | undefined;
+  /** Of `requestInit` only `headers` are used; they go to the server's origin alone. */
+  // biome-ignore lint/suspicious/noExplicitAny: HeadersInit of whichever library the app compiles with.
+  requestInit?: { headers?: any } | undefined;
+  /** Same as `http.fetch`. Not beside it. */
+  fetch?: HttpFetch | undefined;
+  /** `maxReconnectionDelay` becomes `streams.reopenMaxDelayMs`; streams are not given up after a number of tries. */
+  reconnectionOptions?:
+    | {
+        maxReconnectionDelay: number;
+        initialReconnectionDelay: number;
+        reconnectionDelayGrowFactor: number;
+        maxRetries: number;
+      }
+    | undefined;
+  /** Redirects are followed within the origin only; `'follow'` is a TypeError. */
+  redirectPolicy?: 'same-origin' | 'follow' | undefined;
+}
+
+/** `sessionId` and `protocolVersion` take up a session of before a restart: no handshake is made. */
+export type HostedTransportOptions = HostedOptions &
+  StockTransportOptions & { sessionId?: string | undefined; protocolVersion?: string | undefined };
+
+/** What both SDKs hand to `send()`. */
+export interface TransportSendOptions {
+  relatedRequestId?: RequestId | undefined;
+  resumptionToken?: string | undefined;
+  onresumptiontoken?: ((token: string) => void) | undefined;
+  requestSignal?: AbortSignal | undefined;
+  headers?: Readonly<Record<string, string>> | undefined;
+}
+
+/** How a face of ours hands a call's deadline through the SDK: on the function that the SDK passes along untouched. */
+export const CALL_LINK: unique symbol = Symbol.for('mcp-holdfast.call') as never;
+
+export interface CallLink {
+  deadlineMs: number;
+  call?: Call;
+}
+
+const STOCK_NAMES = [
+  'authProvider',
+  'requestInit',
+  'fetch',
+  'reconnectionOptions',
+  'redirectPolicy',
+  'sessionId',
+  'protocolVersion',
+];
+/** The version a resumed session is assumed to speak when the app does not say. */
+const RESUMED_PROTOCOL_VERSION = '2025-11-25';
+
+/**
+ * Drop-in for the stock transport, under either SDK's Client.
+ *
+ * ```ts
+ * const transport = new HostedTransport('https://mcp.example.com/mcp', { credentials: tokenFromEnv('MCP_TOKEN') });
+ * await client.connect(transport);
+ * ```
+ *
+ * Throws `TypeError` for an option that cannot be used, before any I/O. `close()` leaves the session at
+ * the server, as the stock transport does; `terminateSession()` deletes it.
+ */
+export class HostedTransport {
+  /** The engine: state, events, figures. */
+  readonly connection: Connection;
+  sessionId?: string;
+  protocolVersion?: string;
+  // biome-ignore lint/suspicious/noExplicitAny: each SDK has its own message types; both fit.
+  onmessage?: (message: any, extra?: any) => void;
+  onerror?: (error: Error) => void;
+  onclose?: () => void;
+  readonly #engine: HostedConnection;
+  readonly #ownsConnection: boolean;
+  #resume: { id: string; protocolVersion: string } | undefined;
+  #started = false;
+  #closed = false;
+  /** v2's Client says which versions it speaks; v1's does not. */
+  #underV2 = false;
+
+  constructor(url: string | URL, options?: HostedTransportOptions);
+  /** @internal */
+  constructor(engine: HostedConnection);
+  constructor(target: string | URL | HostedConnection, options: HostedTransportOptions = {}) {
+    if (target instanceof HostedConnection) {
+      this.#engine = target;
+      this.#ownsConnection = false;
+    } else {
+      const { hosted, stock } = splitOptions(options);
+      this.#engine = new HostedConnection(resolveHostedOptions(target, hosted));
+      this.#ownsConnection = true;
+      if (stock.sessionId !== undefined) {
+        this.#resume = {
+          id: stock.sessionId,
+          protocolVersion: stock.protocolVersion ?? RESUMED_PROTOCOL_VERSION,
+        };
+        this.sessionId = stock.sessionId;
+      }
+    }
+    this.connection = this.#engine;
+  }
+
+  /** Called by the Client. No I/O: the handshake opens the connection. */
+  async start(): Promise<void> {
+    if (this.#started) throw new HostedMcpError('ERR_PROTOCOL', 'The transport was started before');
+    this.#started = true;
+    this.#engine.attach({
+      onMessage: (message) => this.onmessage?.(message),
+      onError: (error) => this.onerror?.(error),
+      onSession: (id, info) => {
+        if (id === undefined) delete this.sessionId;
+        else this.sessionId = id;
+        this.protocolVersion = info.protocolVersion;
+      },
+    });
+    if (this.#resume !== undefined)
+      await this.#engine.resumeSession(this.#resume.id, this.#resume.protocolVersion);
+  }
+
+  /** Resolves when the message was taken, for a request when its answer was delivered. Rejects with a `HostedMcpError`. */
+  async send(message: unknown, options?: TransportSendOptions): Promise<void> {
+    if (isRequest(message)) return this.#request(message, options);
+    if (isNotification(message)) return this.#engine.notify(message);
+    if (isResponse(message))
+      return this.#engine.respond(message).catch((error: Error) => this.onerror?.(error));
+    throw new HostedMcpError('ERR_PROTOCOL', 'Not a JSON-RPC message, or several at once');
+  }
+
+  /** Ends everything on this side. Never rejects. */
+  async close(): Promise<void> {
+    if (this.#closed) return;
+    this.#closed = true;
+    if (this.#ownsConnection) await this.#engine.close({ deleteSession: false });
+    // Callers hear of their own calls first; the Client's catch-all for the rest does not know what happened.
+    await Promise.resolve();
+    this.onclose?.();
+  }
+
+  /** Deletes the session at the server. The next call opens a new one. */
+  async terminateSession(): Promise<void> {
+    await this.#engine.terminateSession();
+    delete this.sessionId;
+  }
+
+  /** Called by the Client after the handshake. */
+  setProtocolVersion(version: string): void {
+    this.protocolVersion = version;
+  }
+  /** Called by v2's Client before `start()`. */
+  setSupportedProtocolVersions(_versions: readonly string[]): void {
+    this.#underV2 = true;
+  }
+
+  /** Takes up the answer of an earlier request by its resumption token. */
+  async resumeStream(
+    lastEventId: string,
+    options: { onresumptiontoken?: (token: string) => void; replayMessageId?: RequestId } = {},
+  ): Promise<void> {
+    const { replayMessageId, onresumptiontoken } = options;
+    if (replayMessageId === undefined)
+      throw new HostedMcpError('ERR_PROTOCOL', 'Name the request whose answer is wanted: replayMessageId');
+    await this.send(
+      { jsonrpc: '2.0', id: replayMessageId, method: 'resume' },
+      { resumptionToken: lastEventId, ...(onresumptiontoken !== undefined && { onresumptiontoken }) },
+    );
+  }
+
+  /** Interactive authorization is not part of this release. Throws `ERR_REAUTHORIZATION_REQUIRED`. */
+  async finishAuth(_callback: unknown): Promise<void> {
+    throw new HostedMcpError(
+      'ERR_REAUTHORIZATION_REQUIRED',
+      'This release does not finish an authorization started by a redirect',
+    );
+  }
+
+  async #request(
+    message: JsonRpcMessage & { id: RequestId; method: string },
+    options: TransportSendOptions = {},
+  ): Promise<void> {
+    const { onresumptiontoken, resumptionToken, requestSignal, headers } = options;
+    const link =
+      onresumptiontoken === undefined
+        ? undefined
+        : (onresumptiontoken as { [CALL_LINK]?: CallLink })[CALL_LINK];
+    let call: Call | undefined;
+    try {
+      const answer = await this.#engine.request(message, {
+        deadlineMs: link?.deadlineMs,
+        onresumptiontoken,
+        resumptionToken,
+        signal: requestSignal,
+        headers,
+        onCall: (made) => {
+          call = made;
+          if (link !== undefined) link.call = made;
+        },
+      });
+      this.onmessage?.(answer);
+    } catch (error) {
+      if (call?.takenBack !== true) this.#forget(message.id);
+      throw error;
+    }
+  }
+
+  /**
+   * v1's Client keeps a handler for ever when `send()` rejects; a late in-band error frees it. v2's Client
+   * has forgotten the id by then and would complain.
+   */
+  #forget(id: RequestId): void {
+    if (this.#underV2) return;
+    const error = { code: -32010, message: 'The call has ended; its caller was told why.' };
+    setImmediate(() => this.onmessage?.({ jsonrpc: '2.0', id, error }));
+  }
+}
+
+function splitOptions(options: HostedTransportOptions): {
+  hosted: HostedOptions;
+  stock: { sessionId?: string | undefined; protocolVersion?: string | undefined };
+} {
+  const own: Record<string, unknown> = {};
+  const rest: Record<string, unknown> = {};
+  for (const [name, value] of Object.entries(options)) {
+    if (STOCK_NAMES.includes(name)) rest[name] = value;
+    else own[name] = value;
+  }
+  const hosted = own as HostedOptions;
+  const stock = rest as StockTransportOptions & { sessionId?: string; protocolVersion?: string };
+  const read = new OptionReader('', rest);
+  if (read.oneOf('redirectPolicy', ['same-origin', 'follow'] as const) === 'follow') {
+    throw new TypeError(
+      'redirectPolicy: "follow" would send credentials to other origins; only "same-origin" is possible',
+    );
+  }
+  for (const name of ['sessionId', 'protocolVersion']) {
+    const value = read.any(name);
+    if (value !== undefined && (typeof value !== 'string' || value === ''))
+      throw new TypeError(`${name} must be a non-empty string`);
+  }
+  if (stock.authProvider !== undefined && hosted.credentials !== undefined)
+    throw new TypeError('authProvider cannot stand beside credentials');
+  if (stock.fetch !== undefined && hosted.http?.fetch !== undefined)
+    throw new TypeError('fetch cannot stand beside http.fetch');
+  return {
+    stock,
+    hosted: {
+      ...hosted,
+      ...(stock.authProvider !== undefined && { credentials: fromOAuthClientProvider(stock.authProvider) }),
+      ...((stock.fetch !== undefined || stock.requestInit?.headers !== undefined) && {
+        http: {
+          ...hosted.http,
+          ...(stock.fetch !== undefined && { fetch: stock.fetch }),
+          ...(stock.requestInit?.headers !== undefined && {
+            headers: { ...plainHeaders(stock.requestInit.headers), ...hosted.http?.headers },
+          }),
+        },
+      }),
+      ...(stock.reconnectionOptions !== undefined && {
+        streams: { reopenMaxDelayMs: stock.reconnectionOptions.maxReconnectionDelay, ...hosted.streams },
+      }),
+    },
+  };
+}
+
+/** Any of the forms that `RequestInit.headers` may have. */
+function plainHeaders(headers: unknown): Record<string, string> {
+  if (typeof headers !== 'object' || headers === null)
+    throw new TypeError('requestInit.headers must be an object');
+  const pairs =
+    Symbol.iterator in headers
+      ? [...(headers as Iterable<readonly [string, string]>)]
+      : Object.entries(headers);
+  return Object.fromEntries(pairs.map(([name, value]) => [name.toLowerCase(), String(value)]));
+}
+
+/** The names of `HostedTransportOptions`. */
+export const TRANSPORT_OPTION_NAMES: readonly string[] = Object.freeze([
+  ...HOSTED_OPTION_NAMES,
+  ...STOCK_NAMES,
+]);

@@ -1,0 +1,179 @@
+/**
+ * The options of every face, resolved once.
+ *
+ * Guarantees that an option which cannot be used is refused by name, with a `TypeError`, before any I/O.
+ * Never changes the object it was given.
+ */
+import { type Clock, systemClock } from './clock.js';
+import { resolveCredentials } from './credentials/index.js';
+import type { CredentialProvider, TokenSource } from './credentials/provider.js';
+import { checkGates, type Gate } from './gates/gate.js';
+import { checkAddress } from './http/address.js';
+import { type HttpOptions, type ResolvedHttpOptions, resolveHttpOptions } from './http/options.js';
+import { OptionReader } from './option-reader.js';
+import {
+  type ResolvedSessionOptions,
+  resolveSessionOptions,
+  type SessionOptions,
+} from './session/options.js';
+
+/** One line for the app's log. Carries no secret. */
+export interface LogEntry {
+  level: 'debug' | 'info' | 'warn' | 'error';
+  event: string;
+  message: string;
+  fields: Readonly<Record<string, unknown>>;
+}
+
+export interface StreamOptions {
+  /** Whether to keep the server's notification stream open. `'auto'`: always, but under `HostedClient` only when something listens. */
+  listen?: 'auto' | boolean | undefined;
+  /** The longest gap before a stream is opened again. 30,000. */
+  reopenMaxDelayMs?: number | undefined;
+}
+
+export interface RetryOptions {
+  /** Attempts at what may be repeated, the first included. 2. */
+  maxAttempts?: number | undefined;
+  /** Bound of every wait where the caller's own time is not known. 50,000. */
+  maxElapsedMs?: number | undefined;
+  /** A request that a 401 challenge refused goes out once more after a refresh. 'once'. */
+  resendOn401?: 'once' | 'never' | undefined;
+  /** A request that a 429 refused goes out once more after the pause. 'auto'. */
+  resendOn429?: 'auto' | 'never' | undefined;
+  /** Tools that may run twice: repeated after a failure as the protocol's reads are. None. */
+  safeTools?: readonly string[] | ((tool: string) => boolean) | undefined;
+}
+
+/** Options of `HostedTransport` and `HostedClient`. */
+export interface HostedOptions {
+  /**
+   * A bearer token, a function that gives one, or one of `bearerToken`, `headerCredential`, `tokenFromEnv`,
+   * `tokenFromFile`, `tokenFromCommand`, `clientCredentialsGrant`, `refreshTokenGrant`,
+   * `fromOAuthClientProvider`, or a provider of your own.
+   */
+  credentials?: CredentialProvider | TokenSource | undefined;
+  session?: SessionOptions | undefined;
+  streams?: StreamOptions | undefined;
+  retry?: RetryOptions | undefined;
+  http?: HttpOptions | undefined;
+  /** Asked in order before a tool call is sent and before its result is delivered; fail closed. */
+  gates?: readonly Gate[] | undefined;
+  clock?: Clock | undefined;
+  /** `HostedClient` opens on the first call rather than in `connect()`. */
+  lazyConnect?: boolean | undefined;
+  logger?: ((entry: LogEntry) => void) | undefined;
+}
+
+export const RETRY_DEFAULTS = Object.freeze({
+  /** One more try heals a blip; a second one only adds load to an outage. */
+  maxAttempts: 2,
+  /** Below the 60 s after which the SDK's own timer gives up without a reason. */
+  maxElapsedMs: 50_000,
+  resendOn401: 'once' as const,
+  resendOn429: 'auto' as const,
+});
+
+export const STREAM_DEFAULTS = Object.freeze({
+  listen: 'auto' as const,
+  /** A server that is away for minutes gets two requests a minute from us, no more. */
+  reopenMaxDelayMs: 30_000,
+});
+
+export interface ResolvedHostedOptions {
+  readonly url: URL;
+  readonly credentials: CredentialProvider;
+  readonly session: ResolvedSessionOptions;
+  readonly streams: { readonly listen: 'auto' | boolean; readonly reopenMaxDelayMs: number };
+  readonly retry: {
+    readonly maxAttempts: number;
+    readonly maxElapsedMs: number;
+    readonly resendOn401: 'once' | 'never';
+    readonly resendOn429: 'auto' | 'never';
+    readonly isSafeTool: (tool: string) => boolean;
+  };
+  readonly http: ResolvedHttpOptions;
+  readonly gates: readonly Gate[];
+  readonly clock: Clock;
+  readonly lazyConnect: boolean;
+  readonly logger: ((entry: LogEntry) => void) | undefined;
+}
+
+/** The names of `HostedOptions`; a face that takes more options splits on them. */
+export const HOSTED_OPTION_NAMES = Object.freeze([
+  'credentials',
+  'session',
+  'streams',
+  'retry',
+  'http',
+  'gates',
+  'clock',
+  'lazyConnect',
+  'logger',
+] as const satisfies readonly (keyof HostedOptions)[]);
+
+/** Throws `TypeError` naming the option that cannot be used. No I/O. */
+export function resolveHostedOptions(url: string | URL, options: HostedOptions): ResolvedHostedOptions {
+  const read = new OptionReader('', options);
+  const clock = (read.any('clock') as Clock | undefined) ?? systemClock();
+  if (
+    typeof clock.now !== 'function' ||
+    typeof clock.monotonic !== 'function' ||
+    typeof clock.setTimeout !== 'function'
+  ) {
+    throw new TypeError('clock needs now(), monotonic() and setTimeout()');
+  }
+  const http = resolveHttpOptions(read.any('http') as HttpOptions | undefined);
+  const credentials = read.any('credentials') as HostedOptions['credentials'];
+  if (credentials !== undefined && http.headers.authorization !== undefined) {
+    throw new TypeError('http.headers must not have "authorization" beside credentials');
+  }
+  const resolved = {
+    url: checkAddress(url, http.allowInsecure),
+    credentials: resolveCredentials(credentials, clock),
+    session: resolveSessionOptions(read.any('session') as SessionOptions | undefined),
+    streams: resolveStreams(read.any('streams') as StreamOptions | undefined),
+    retry: resolveRetry(read.any('retry') as RetryOptions | undefined),
+    http,
+    gates: checkGates(read.any('gates') as readonly Gate[] | undefined),
+    clock,
+    lazyConnect: read.oneOf('lazyConnect', [true, false] as const) ?? false,
+    logger: read.func<(entry: LogEntry) => void>('logger'),
+  };
+  read.done();
+  return Object.freeze(resolved);
+}
+
+function resolveStreams(options: StreamOptions | undefined): ResolvedHostedOptions['streams'] {
+  const read = new OptionReader('streams', options);
+  const resolved = {
+    listen: read.oneOf('listen', ['auto', true, false] as const) ?? STREAM_DEFAULTS.listen,
+    reopenMaxDelayMs: read.duration('reopenMaxDelayMs', 1) ?? STREAM_DEFAULTS.reopenMaxDelayMs,
+  };
+  read.done();
+  return resolved;
+}
+
+function resolveRetry(options: RetryOptions | undefined): ResolvedHostedOptions['retry'] {
+  const read = new OptionReader('retry', options);
+  const safeTools = read.any('safeTools');
+  if (safeTools !== undefined && typeof safeTools !== 'function' && !isStringArray(safeTools)) {
+    throw new TypeError('retry.safeTools must be an array of tool names or a function');
+  }
+  const names = isStringArray(safeTools) ? new Set(safeTools) : undefined;
+  const resolved = {
+    maxAttempts: read.count('maxAttempts', 1, 10) ?? RETRY_DEFAULTS.maxAttempts,
+    maxElapsedMs: read.duration('maxElapsedMs', 1) ?? RETRY_DEFAULTS.maxElapsedMs,
+    resendOn401: read.oneOf('resendOn401', ['once', 'never'] as const) ?? RETRY_DEFAULTS.resendOn401,
+    resendOn429: read.oneOf('resendOn429', ['auto', 'never'] as const) ?? RETRY_DEFAULTS.resendOn429,
+    isSafeTool: names
+      ? (tool: string) => names.has(tool)
+      : ((safeTools as ((tool: string) => boolean) | undefined) ?? (() => false)),
+  };
+  read.done();
+  return resolved;
+}
+
+function isStringArray(value: unknown): value is readonly string[] {
+  return Array.isArray(value) && value.every((each) => typeof each === 'string');
+}

@@ -1,0 +1,30 @@
+/**
+ * The pause that a server asked for.
+ *
+ * Guarantees that nothing goes to the endpoint while it lasts, and that a caller who cannot wait so long
+ * is told at once. Never longer than the configured ceiling, whatever the server says.
+ */
+import type { Clock } from '../clock.js';
+
+export class Pause {
+  readonly #clock: Clock;
+  readonly #maxMs: number;
+  #untilMs = 0;
+
+  constructor(clock: Clock, maxMs: number) {
+    this.#clock = clock;
+    this.#maxMs = maxMs;
+  }
+
+  /** Milliseconds left; 0 when traffic may flow. */
+  get remainingMs(): number {
+    return this.#untilMs === 0 ? 0 : Math.max(0, this.#untilMs - this.#clock.monotonic());
+  }
+
+  /** Starts a pause or makes the running one longer; gives what it now is. */
+  extend(forMs: number): number {
+    const bounded = Math.min(forMs, this.#maxMs);
+    this.#untilMs = Math.max(this.#untilMs, this.#clock.monotonic() + bounded);
+    return bounded;
+  }
+}

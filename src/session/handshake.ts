@@ -1,0 +1,240 @@
+/**
+ * The handshake, made as often as needed from one captured `initialize`.
+ *
+ * Guarantees that it carries neither a session id nor a version header, that only its own answer can set
+ * a session id, and that a token refused on the way is renewed once. Never sends a tool call.
+ */
+import { randomBytes } from 'node:crypto';
+import type { Clock } from '../clock.js';
+import { classify, type Verdict } from '../connection/classify.js';
+import type { StreamFacts, Wire } from '../connection/wire.js';
+import type { Credential, CredentialProvider } from '../credentials/provider.js';
+import { cleanServerText, HostedMcpError } from '../errors.js';
+import { CookieJar } from '../http/headers.js';
+import { isResult, type JsonRpcError, type JsonRpcMessage, type JsonRpcRequest } from '../json-rpc.js';
+import { LIMITS } from '../limits.js';
+import { Session } from './session.js';
+
+export interface HandshakeParts {
+  readonly wire: Wire;
+  readonly credentials: CredentialProvider;
+  readonly target: URL;
+  readonly clock: Clock;
+  onMessage(message: JsonRpcMessage, session: Session | undefined): void;
+}
+
+/** The server answered `initialize` with a JSON-RPC error: for the Client that asked, as it is. */
+export class InitializeRefused extends HostedMcpError {
+  readonly answer: JsonRpcError;
+  constructor(answer: JsonRpcError) {
+    super('ERR_PROTOCOL', 'The server refused to open a session', {
+      serverText: cleanServerText(answer.error.message),
+    });
+    this.answer = answer;
+  }
+}
+
+/** `initialized` meets another node than `initialize` did: the socket often leads to the right one at the next try. */
+const INITIALIZED_TRIES = 5;
+
+export class Handshake {
+  readonly #parts: HandshakeParts;
+  /** Fingerprints of this connection's sessions cannot be joined with another's. */
+  readonly #fingerprintKey = randomBytes(32);
+  #made = 0;
+
+  constructor(parts: HandshakeParts) {
+    this.#parts = parts;
+  }
+
+  /** Opens a session; rejects with a `HostedMcpError`, retryable where nothing reached the server or it was briefly away. */
+  async open(initialize: JsonRpcRequest, number: number, signal: AbortSignal): Promise<Session> {
+    const { wire, credentials, target } = this.#parts;
+    let credential = await credentials.acquire(target, { signal });
+    for (let renewed = false; ; ) {
+      const request = { ...initialize, id: `holdfast-initialize-${++this.#made}` };
+      const sentWith: Credential = credential;
+      const cookies = new CookieJar(this.#parts.clock);
+      const facts = await wire.send(request, {
+        credential: sentWith,
+        cookies,
+        attach: (handle) => abortWith(signal, () => handle.abort()),
+        onMessage: (message) => this.#parts.onMessage(message, undefined),
+      });
+      if (signal.aborted) throw signal.reason;
+      const verdict = classify(facts, {
+        era: 'initialize',
+        credentialStale: false,
+        credentialNewer: false,
+        errorsInRow: 0,
+      });
+      if (verdict.kind === 'credential' && !renewed) {
+        renewed = true;
+        credential = await credentials.acquire(target, { signal, rejected: rejectionOf(sentWith, facts) });
+        continue;
+      }
+      if (verdict.kind !== 'answer') throw handshakeError(verdict, facts);
+      if (!isResult(verdict.message)) throw new InitializeRefused(verdict.message as JsonRpcError);
+      const session = this.#session(verdict.message.result, facts, sentWith, number, cookies);
+      await this.#announce(session, signal);
+      return session;
+    }
+  }
+
+  /** A session known by its id only, from before a restart. */
+  resume(id: string, protocolVersion: string, credential: Credential, number: number): Session {
+    return new Session({
+      number,
+      id: checkedSessionId([id]),
+      protocolVersion,
+      result: {},
+      credential,
+      cookies: new CookieJar(this.#parts.clock),
+      establishedAtMs: this.#parts.clock.now(),
+      fingerprintKey: this.#fingerprintKey,
+    });
+  }
+
+  #session(
+    result: Readonly<Record<string, unknown>>,
+    facts: StreamFacts,
+    credential: Credential,
+    number: number,
+    cookies: CookieJar,
+  ): Session {
+    const { protocolVersion } = result;
+    if (
+      typeof protocolVersion !== 'string' ||
+      protocolVersion === '' ||
+      /[^\x21-\x7e]/.test(protocolVersion)
+    ) {
+      throw new HostedMcpError(
+        'ERR_PROTOCOL',
+        'The server opened a session without naming a protocol version',
+      );
+    }
+    return new Session({
+      number,
+      id: checkedSessionId(facts.sessionIds),
+      protocolVersion,
+      result,
+      credential,
+      cookies,
+      establishedAtMs: this.#parts.clock.now(),
+      fingerprintKey: this.#fingerprintKey,
+    });
+  }
+
+  async #announce(session: Session, signal: AbortSignal): Promise<void> {
+    const { wire } = this.#parts;
+    for (let left = INITIALIZED_TRIES; ; left -= 1) {
+      const facts = await wire.send(
+        { jsonrpc: '2.0', method: 'notifications/initialized' },
+        {
+          session,
+          credential: session.credential,
+          attach: (handle) => abortWith(signal, () => handle.abort()),
+          onMessage: (message) => this.#parts.onMessage(message, session),
+        },
+      );
+      if (signal.aborted) throw signal.reason;
+      const verdict = classify(facts, {
+        era: 'initialize',
+        credentialStale: false,
+        credentialNewer: false,
+        errorsInRow: 0,
+      });
+      if (verdict.kind === 'accepted') return;
+      const elsewhere = verdict.kind === 'session-lost' || verdict.kind === 'session-suspect';
+      if (!elsewhere || left <= 1) {
+        if (elsewhere)
+          throw new HostedMcpError(
+            'ERR_SESSION_LOST',
+            'The server forgot the session between two messages of the handshake',
+            { retryable: true },
+          );
+        throw handshakeError(verdict, facts);
+      }
+    }
+  }
+}
+
+/** What a refresh has to know of the refusal. */
+export function rejectionOf(
+  credential: Credential,
+  facts: StreamFacts,
+): { generation: number; status: number; challenge?: string } {
+  const error = facts.challenges?.find((challenge) => challenge.error !== undefined)?.error;
+  return {
+    generation: credential.generation,
+    status: facts.status ?? 401,
+    ...(error !== undefined && { challenge: error }),
+  };
+}
+
+/** A session id that may go back in a header (MCP 2025-11-25: visible ASCII); sent twice alike counts once. */
+function checkedSessionId(values: readonly string[]): string | undefined {
+  const distinct = new Set(values.flatMap((value) => value.split(/\s*,\s*/)));
+  const [id] = distinct;
+  if (id === undefined) return undefined;
+  if (distinct.size > 1 || id.length === 0 || id.length > LIMITS.sessionIdBytes || /[^\x21-\x7e]/.test(id)) {
+    throw new HostedMcpError('ERR_PROTOCOL', 'The server gave a session id that cannot be used');
+  }
+  return id;
+}
+
+function handshakeError(verdict: Verdict, facts: StreamFacts): HostedMcpError {
+  const fields = {
+    method: 'initialize',
+    status: facts.status,
+    serverText: facts.text === undefined ? undefined : cleanServerText(facts.text),
+    retryAfterMs: facts.retryAfterMs,
+  };
+  const away = facts.status !== undefined && facts.status >= 500;
+  switch (verdict.kind) {
+    case 'not-sent':
+      return new HostedMcpError('ERR_NOT_SENT', 'The server could not be reached to open a session', {
+        ...fields,
+        retryable: true,
+        cause: { code: verdict.code },
+      });
+    case 'cut':
+      return new HostedMcpError('ERR_NOT_SENT', 'The handshake was cut off', {
+        ...fields,
+        retryable: true,
+        cause: { code: verdict.code },
+      });
+    case 'credential':
+      return new HostedMcpError(
+        'ERR_CREDENTIAL_REJECTED',
+        'The server refused the credential at the handshake',
+        fields,
+      );
+    case 'scope':
+      return new HostedMcpError('ERR_INSUFFICIENT_SCOPE', 'The credential may not open a session', {
+        ...fields,
+        requiredScope: verdict.requiredScope,
+      });
+    case 'limited':
+      return new HostedMcpError('ERR_RATE_LIMITED', 'The server limits how often sessions are opened', {
+        ...fields,
+        retryable: true,
+        retryAfterMs: verdict.retryAfterMs ?? 1_000,
+      });
+    case 'failed':
+      return new HostedMcpError(verdict.code, `No session: ${verdict.reason}`, {
+        ...fields,
+        retryable: away,
+      });
+    default:
+      return new HostedMcpError('ERR_PROTOCOL', 'The server did not complete the handshake', {
+        ...fields,
+        retryable: away,
+      });
+  }
+}
+
+function abortWith(signal: AbortSignal, abort: () => void): void {
+  if (signal.aborted) abort();
+  else signal.addEventListener('abort', abort, { once: true });
+}

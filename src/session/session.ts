@@ -1,0 +1,95 @@
+/**
+ * One MCP session as the engine knows it.
+ *
+ * Guarantees that the id, a secret, is readable only by code that puts it on the wire; events and errors
+ * get `info`, which has a fingerprint. Never decides anything: the keeper does.
+ */
+import { createHmac } from 'node:crypto';
+import type { Credential } from '../credentials/provider.js';
+import type { CookieJar } from '../http/headers.js';
+
+/** What an app may know of a session. */
+export interface SessionInfo {
+  /** 1 for the first session of a connection, +1 for each that replaced it. */
+  readonly number: number;
+  /** Tells sessions apart in logs; never the id. */
+  readonly fingerprint?: string;
+  readonly protocolVersion: string;
+  readonly era: 'initialize' | 'stateless';
+  readonly serverInfo: Readonly<Record<string, unknown>>;
+  readonly capabilities: Readonly<Record<string, unknown>>;
+  readonly instructions?: string;
+  readonly establishedAtMs: number;
+}
+
+export interface SessionParts {
+  number: number;
+  id: string | undefined;
+  protocolVersion: string;
+  /** The server's whole answer to `initialize`; empty for a session resumed by id. */
+  result: Readonly<Record<string, unknown>>;
+  credential: Credential;
+  establishedAtMs: number;
+  fingerprintKey: Uint8Array;
+  cookies: CookieJar;
+}
+
+export class Session {
+  readonly number: number;
+  readonly info: SessionInfo;
+  readonly result: Readonly<Record<string, unknown>>;
+  /** Affinity cookies: sent back with this session only. */
+  readonly cookies: CookieJar;
+  /** The generation last seen to be accepted with this session. */
+  acceptedGeneration: number;
+  /** The credential last seen to be accepted; what a session bound to its token is spoken to with, to its end. */
+  credential: Credential;
+  /** Calls it has answered: a session lost before the first one was of no use. */
+  answered = 0;
+  /** Suspect answers since the last success. */
+  suspects = 0;
+  /** JSON-RPC errors under an HTTP error status since the last success. */
+  errorsInRow = 0;
+  /** Until when (monotonic) a ping's acquittal holds. */
+  acquittedUntilMs = 0;
+  /** `current` takes new calls; `retired` finishes those under way; `ended` answers nobody any more. */
+  phase: 'current' | 'retired' | 'ended' = 'current';
+  readonly #id: string | undefined;
+
+  constructor(parts: SessionParts) {
+    this.number = parts.number;
+    this.#id = parts.id;
+    this.result = parts.result;
+    this.cookies = parts.cookies;
+    this.credential = parts.credential;
+    this.acceptedGeneration = parts.credential.generation;
+    const { serverInfo, capabilities, instructions } = parts.result;
+    this.info = Object.freeze({
+      number: parts.number,
+      ...(parts.id !== undefined && {
+        fingerprint: createHmac('sha256', parts.fingerprintKey).update(parts.id).digest('hex').slice(0, 12),
+      }),
+      protocolVersion: parts.protocolVersion,
+      era: 'initialize' as const,
+      serverInfo: asRecord(serverInfo),
+      capabilities: asRecord(capabilities),
+      ...(typeof instructions === 'string' && { instructions }),
+      establishedAtMs: parts.establishedAtMs,
+    });
+  }
+
+  get hasId(): boolean {
+    return this.#id !== undefined;
+  }
+
+  /** For the wire only (and `transport.sessionId`, which the SDK's interface has). */
+  revealId(): string | undefined {
+    return this.#id;
+  }
+}
+
+function asRecord(value: unknown): Readonly<Record<string, unknown>> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
+    ? (value as Record<string, unknown>)
+    : {};
+}

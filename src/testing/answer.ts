@@ -1,0 +1,147 @@
+/**
+ * One HTTP answer, whole or broken off.
+ *
+ * Guarantees that after the end, a cut or a client that went away nothing more is written and nothing
+ * throws, and that the `Date` header follows the server's clock. Never encodes because a client asked: only
+ * because the simulator was told to.
+ */
+import type { ServerResponse } from 'node:http';
+import { brotliCompressSync, createBrotliCompress, createGzip, gzipSync } from 'node:zlib';
+import type { CutShape, ScriptedHeaders } from './types.js';
+
+type Encoding = 'gzip' | 'br' | undefined;
+
+export class Answer {
+  readonly #response: ServerResponse;
+  readonly #onHead: (status: number) => void;
+  /** Goes out with whatever head is sent. */
+  readonly extraHeaders: ScriptedHeaders = {};
+  #ended = false;
+  #encoder: ReturnType<typeof createGzip> | ReturnType<typeof createBrotliCompress> | undefined;
+  #limit: { bytes: number | undefined; shape: CutShape } | undefined;
+  #bodyBytes = 0;
+
+  constructor(response: ServerResponse, dateMs: number, onHead: (status: number) => void) {
+    this.#response = response;
+    this.#onHead = onHead;
+    response.sendDate = false;
+    response.setHeader('date', new Date(dateMs).toUTCString());
+    // A client that goes away in the middle is part of the game.
+    response.on('error', () => {});
+  }
+
+  /** Neither ended nor cut, and the client is still there. */
+  get isOpen(): boolean {
+    return !this.#ended && !this.#response.destroyed && this.#response.socket?.destroyed !== true;
+  }
+
+  get isStarted(): boolean {
+    return this.#response.headersSent;
+  }
+
+  /** Called once, when nothing more can be written. */
+  onClosed(callback: () => void): void {
+    this.#response.once('close', callback);
+  }
+
+  /** From now on the answer breaks off after so many bytes of its body; undefined: before its head. */
+  cutAfter(bytes: number | undefined, shape: CutShape): void {
+    this.#limit = { bytes, shape };
+  }
+
+  /** One complete answer. */
+  send(status: number, headers: ScriptedHeaders, body: string | Uint8Array = '', encoding?: Encoding): void {
+    const plain = typeof body === 'string' ? Buffer.from(body) : Buffer.from(body);
+    const encode = encoding !== undefined && plain.length > 0;
+    const bytes = !encode ? plain : encoding === 'gzip' ? gzipSync(plain) : brotliCompressSync(plain);
+    const all: ScriptedHeaders = encode ? { ...headers, 'content-encoding': encoding } : { ...headers };
+    // A limit ends the body early, which a length given beforehand would turn into another fault.
+    if (this.#limit === undefined && status !== 204) all['content-length'] ??= String(bytes.length);
+    if (!this.start(status, all)) return;
+    if (bytes.length > 0) this.#writeBytes(bytes);
+    this.end();
+  }
+
+  sendJson(status: number, body: unknown, headers: ScriptedHeaders = {}, encoding?: Encoding): void {
+    this.send(status, { 'content-type': 'application/json', ...headers }, JSON.stringify(body), encoding);
+  }
+
+  /** Sends the head; false where the answer was cut before it. */
+  start(status: number, headers: ScriptedHeaders, encoding?: Encoding): boolean {
+    if (!this.isOpen) return false;
+    if (this.#limit !== undefined && this.#limit.bytes === undefined && this.#limit.shape !== 'eof') {
+      this.cut(this.#limit.shape);
+      return false;
+    }
+    this.#onHead(status);
+    for (const [name, value] of Object.entries({ ...this.extraHeaders, ...headers })) {
+      this.#response.setHeader(name, value);
+    }
+    if (encoding !== undefined) {
+      this.#response.setHeader('content-encoding', encoding);
+      this.#encoder = encoding === 'gzip' ? createGzip() : createBrotliCompress();
+      this.#encoder.on('data', (bytes: Buffer) => this.#writeBytes(bytes));
+      this.#encoder.on('end', () => this.#finish());
+    }
+    this.#response.writeHead(status);
+    this.#response.flushHeaders();
+    if (this.#limit !== undefined && (this.#limit.bytes ?? 0) === 0) this.cut(this.#limit.shape);
+    return this.isOpen;
+  }
+
+  write(data: string | Uint8Array): void {
+    if (!this.isOpen) return;
+    if (this.#encoder === undefined) {
+      this.#writeBytes(typeof data === 'string' ? Buffer.from(data) : data);
+      return;
+    }
+    this.#encoder.write(data);
+    this.#encoder.flush();
+  }
+
+  end(): void {
+    if (!this.isOpen) return;
+    if (this.#encoder !== undefined) this.#encoder.end();
+    else this.#finish();
+  }
+
+  /** Breaks off now. */
+  cut(shape: CutShape): void {
+    if (!this.isOpen) return;
+    if (shape === 'eof') {
+      if (!this.#response.headersSent) {
+        this.#onHead(200);
+        this.#response.writeHead(200, { 'content-type': 'text/event-stream' });
+      }
+      this.#ended = true;
+      this.#response.end();
+      return;
+    }
+    this.#ended = true;
+    const socket = this.#response.socket;
+    if (shape === 'fin') socket?.destroySoon();
+    // A turn later, so that what was written has left: a reset throws away what is still queued.
+    else setImmediate(() => socket?.resetAndDestroy());
+  }
+
+  #finish(): void {
+    if (!this.isOpen) return;
+    if (this.#limit !== undefined) {
+      this.cut(this.#limit.shape);
+      return;
+    }
+    this.#ended = true;
+    this.#response.end();
+  }
+
+  #writeBytes(bytes: Uint8Array): void {
+    if (!this.isOpen) return;
+    const limit = this.#limit?.bytes;
+    const room = limit === undefined ? bytes.length : limit - this.#bodyBytes;
+    this.#response.write(room < bytes.length ? bytes.subarray(0, room) : bytes);
+    this.#bodyBytes += Math.min(room, bytes.length);
+    if (this.#limit !== undefined && limit !== undefined && this.#bodyBytes >= limit) {
+      this.cut(this.#limit.shape);
+    }
+  }
+}

@@ -1,0 +1,110 @@
+/**
+ * The simulator's options, checked and filled in.
+ *
+ * Guarantees that a bad value is a `TypeError` that names its option, before any socket is opened. Never
+ * keeps or changes the object it was given.
+ */
+import { type Clock, systemClock } from '../clock.js';
+import { defaultTools } from './tools.js';
+import type { HostedServerOptions, ToolDefinition } from './types.js';
+
+/** Newest first. */
+export const KNOWN_VERSIONS: readonly string[] = ['2025-11-25', '2025-06-18', '2025-03-26', '2024-11-05'];
+
+export interface ServerOptions {
+  readonly tools: readonly ToolDefinition[];
+  readonly pageSize: number;
+  readonly auth: boolean;
+  readonly tokenLifetimeMs: number;
+  readonly rotateRefreshTokens: boolean;
+  readonly tokenDelayMs: number;
+  readonly bindSession: 'none' | 'token';
+  readonly challenge: 'bearer' | 'none';
+  readonly sessions: boolean;
+  readonly sessionLostStatus: 400 | 401 | 403 | 404 | 200;
+  readonly answer: 'json' | 'sse' | undefined;
+  readonly compress: 'gzip' | 'br' | undefined;
+  readonly eventStore: boolean;
+  readonly listen: boolean;
+  /** How many nodes there are. */
+  readonly nodes: number;
+  readonly affinityCookie: boolean;
+  readonly protocolVersion: string | undefined;
+  readonly handshakeStatus: 200 | 202 | 204;
+  readonly clock: Clock;
+}
+
+/** An hour: what most authorization servers give. */
+const DEFAULT_TOKEN_LIFETIME_MS = 3_600_000;
+
+export function resolveServerOptions(given: HostedServerOptions): ServerOptions {
+  const affinityCookie = flag(given, 'affinityCookie', false);
+  return {
+    tools: toolList(given.tools) ?? defaultTools(),
+    pageSize: number(given, 'pageSize', Number.POSITIVE_INFINITY, 1),
+    auth: flag(given, 'auth', true),
+    tokenLifetimeMs: number(given, 'tokenLifetimeMs', DEFAULT_TOKEN_LIFETIME_MS, 1),
+    rotateRefreshTokens: flag(given, 'rotateRefreshTokens', false),
+    tokenDelayMs: number(given, 'tokenDelayMs', 0, 0),
+    bindSession: oneOf(given, 'bindSession', ['none', 'token'] as const) ?? 'none',
+    challenge: oneOf(given, 'challenge', ['bearer', 'none'] as const) ?? 'bearer',
+    sessions: flag(given, 'sessions', true),
+    sessionLostStatus: oneOf(given, 'sessionLostStatus', [400, 401, 403, 404, 200] as const) ?? 404,
+    answer: oneOf(given, 'answer', ['json', 'sse'] as const),
+    compress: oneOf(given, 'compress', ['gzip', 'br'] as const),
+    eventStore: flag(given, 'eventStore', false),
+    listen: flag(given, 'listen', true),
+    // A cookie that chooses between nodes means nothing with one node.
+    nodes: number(given, 'nodesWithoutAffinity', affinityCookie ? 2 : 1, 1),
+    affinityCookie,
+    protocolVersion: text(given, 'protocolVersion'),
+    handshakeStatus: oneOf(given, 'handshakeStatus', [200, 202, 204] as const) ?? 202,
+    clock: given.clock ?? systemClock(),
+  };
+}
+
+/** Refuses a list that no server could have. */
+export function toolList(tools: unknown): readonly ToolDefinition[] | undefined {
+  if (tools === undefined) return undefined;
+  if (!Array.isArray(tools)) throw new TypeError('tools must be an array');
+  const names = new Set<string>();
+  for (const tool of tools as readonly ToolDefinition[]) {
+    if (typeof tool?.name !== 'string' || tool.name === '') {
+      throw new TypeError('tools: every tool needs a name');
+    }
+    if (names.has(tool.name)) throw new TypeError(`tools: there are two tools named ${tool.name}`);
+    names.add(tool.name);
+  }
+  return [...tools];
+}
+
+type Key = keyof HostedServerOptions;
+
+function flag(given: HostedServerOptions, key: Key, fallback: boolean): boolean {
+  const value = given[key];
+  if (value === undefined) return fallback;
+  if (typeof value !== 'boolean') throw new TypeError(`${key} must be true or false`);
+  return value;
+}
+
+function number(given: HostedServerOptions, key: Key, fallback: number, min: number): number {
+  const value = given[key];
+  if (value === undefined) return fallback;
+  if (typeof value !== 'number' || !Number.isFinite(value) || value < min) {
+    throw new TypeError(`${key} must be a number, ${min} or more`);
+  }
+  return value;
+}
+
+function text(given: HostedServerOptions, key: Key): string | undefined {
+  const value = given[key];
+  if (value !== undefined && typeof value !== 'string') throw new TypeError(`${key} must be a string`);
+  return value;
+}
+
+function oneOf<const T>(given: HostedServerOptions, key: Key, allowed: readonly T[]): T | undefined {
+  const value: unknown = given[key];
+  if (value === undefined) return undefined;
+  if (!allowed.includes(value as T)) throw new TypeError(`${key} must be one of ${allowed.join(', ')}`);
+  return value as T;
+}

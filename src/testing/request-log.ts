@@ -1,0 +1,106 @@
+/**
+ * What reached the simulator: counters, and a log without secrets.
+ *
+ * Guarantees that a token, a cookie or a session id shows only as a label, the same one for the life of the
+ * server. Never forgets a request, whatever became of it.
+ */
+import type { IncomingHttpHeaders } from 'node:http';
+import type { ServerCounts, ServerLogEntry } from './types.js';
+
+type Writable<T> = { -readonly [K in keyof T]: T[K] };
+export type LogEntry = Writable<ServerLogEntry>;
+
+export class RequestLog {
+  counts: Writable<ServerCounts> = emptyCounts();
+  entries: LogEntry[] = [];
+
+  reset(): void {
+    this.counts = emptyCounts();
+    this.entries = [];
+  }
+
+  countExecution(tool: string, callId: unknown): void {
+    increment(this.counts.executions, tool);
+    if (typeof callId === 'string') increment(this.counts.executionsById, callId);
+  }
+}
+
+function emptyCounts(): Writable<ServerCounts> {
+  return {
+    executions: {},
+    executionsById: {},
+    initializes: 0,
+    tokenRequests: 0,
+    listens: 0,
+    deletes: 0,
+    pings: 0,
+    requests: 0,
+    rejectedByLimit: 0,
+  };
+}
+
+function increment(counters: Record<string, number>, key: string): void {
+  const value = Object.hasOwn(counters, key) ? (counters[key] ?? 0) : 0;
+  // defineProperty, for a tool may be called __proto__.
+  Object.defineProperty(counters, key, {
+    value: value + 1,
+    enumerable: true,
+    writable: true,
+    configurable: true,
+  });
+}
+
+/** Names for secrets. */
+export class Labels {
+  readonly #byValue = new Map<string, string>();
+  readonly #lastOfKind = new Map<string, number>();
+
+  /** The label of a value that the server gave out. */
+  issued(kind: 'token' | 'session', value: string): string {
+    return this.#label(kind, kind, value);
+  }
+
+  /** The label of a value that came in: the one it was given out under, or that of a stranger. */
+  seen(kind: 'token' | 'session' | 'cookie', value: string): string {
+    return this.#byValue.get(`${kind}:${value}`) ?? this.#label(kind, `unknown-${kind}`, value);
+  }
+
+  cookie(value: string): string {
+    return this.#label('cookie', 'cookie', value);
+  }
+
+  #label(kind: string, name: string, value: string): string {
+    const known = this.#byValue.get(`${kind}:${value}`);
+    if (known !== undefined) return known;
+    const count = (this.#lastOfKind.get(name) ?? 0) + 1;
+    this.#lastOfKind.set(name, count);
+    const label = `${name}#${count}`;
+    this.#byValue.set(`${kind}:${value}`, label);
+    return label;
+  }
+}
+
+/** The bearer token of a request, if it brought one. */
+export function bearerOf(authorization: string | undefined): string | undefined {
+  return /^bearer +(\S+)$/i.exec(authorization ?? '')?.[1];
+}
+
+/** Request headers with the secrets replaced. */
+export function loggedHeaders(headers: IncomingHttpHeaders, labels: Labels): Record<string, string> {
+  const logged: Record<string, string> = {};
+  for (const [name, raw] of Object.entries(headers)) {
+    const value = Array.isArray(raw) ? raw.join(', ') : (raw ?? '');
+    logged[name] = loggedValue(name, value, labels);
+  }
+  return logged;
+}
+
+function loggedValue(name: string, value: string, labels: Labels): string {
+  if (name === 'cookie') return labels.cookie(value);
+  if (name === 'mcp-session-id') return labels.seen('session', value);
+  if (name !== 'authorization') return value;
+  const token = bearerOf(value);
+  // The scheme stays: whether it is written with a capital B is something a test may want to see.
+  const scheme = value.split(' ', 1)[0] ?? '';
+  return token === undefined ? `${scheme} [redacted]` : `${scheme} ${labels.seen('token', token)}`;
+}

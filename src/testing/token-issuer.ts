@@ -1,0 +1,225 @@
+/**
+ * A small authorization server: client credentials and refresh tokens (RFC 6749), its metadata (RFC 8414)
+ * and the resource's (RFC 9728).
+ *
+ * Guarantees that a refresh token is spent at the moment its request arrives, however long the answer
+ * takes, and that a spent one that comes again ends its whole family. Never logs or derives a token: all are
+ * random and opaque.
+ */
+import { randomBytes, timingSafeEqual } from 'node:crypto';
+import type { Clock } from '../clock.js';
+import type { Labels } from './request-log.js';
+import type { TokenReply } from './types.js';
+
+interface AccessGrant {
+  expiresAtMs: number;
+  readonly scope: string | undefined;
+  readonly family: number;
+}
+interface RefreshGrant {
+  spent: boolean;
+  readonly scope: string | undefined;
+  readonly family: number;
+}
+
+export interface IssuerSettings {
+  readonly tokenLifetimeMs: number;
+  readonly rotateRefreshTokens: boolean;
+}
+
+export class TokenIssuer {
+  readonly client: { readonly id: string; readonly secret: string; readonly refreshToken: string };
+  readonly #clock: Clock;
+  readonly #labels: Labels;
+  readonly #settings: () => IssuerSettings;
+  readonly #access = new Map<string, AccessGrant>();
+  readonly #refresh = new Map<string, RefreshGrant>();
+  #lastFamily = 0;
+  #failure: { reply: TokenReply; times: number } | undefined;
+
+  constructor(clock: Clock, labels: Labels, settings: () => IssuerSettings) {
+    this.#clock = clock;
+    this.#labels = labels;
+    this.#settings = settings;
+    this.client = {
+      id: 'holdfast-test-client',
+      secret: secret(),
+      refreshToken: this.issueRefreshToken(),
+    };
+  }
+
+  issueAccessToken(o: { lifetimeMs?: number | undefined; scope?: string | undefined } = {}): string {
+    return this.#issueAccess(this.#newFamily(), o.scope, o.lifetimeMs);
+  }
+
+  issueRefreshToken(): string {
+    return this.#issueRefresh(this.#newFamily(), undefined);
+  }
+
+  judge(token: string): 'valid' | 'expired' | 'unknown' {
+    const grant = this.#access.get(token);
+    if (grant === undefined) return 'unknown';
+    return grant.expiresAtMs > this.#clock.now() ? 'valid' : 'expired';
+  }
+
+  expireAll(): void {
+    const now = this.#clock.now();
+    for (const grant of this.#access.values()) grant.expiresAtMs = Math.min(grant.expiresAtMs, now);
+  }
+
+  revokeAll(): void {
+    this.#access.clear();
+    this.#refresh.clear();
+  }
+
+  failWith(reply: TokenReply, times: number): void {
+    this.#failure = { reply, times };
+  }
+
+  restore(): void {
+    this.#failure = undefined;
+  }
+
+  /** Decides one token request, at once. */
+  answer(form: URLSearchParams, authorization: string | undefined, resource: string): TokenReply {
+    if (this.#failure !== undefined) {
+      const { reply } = this.#failure;
+      this.#failure.times -= 1;
+      if (this.#failure.times <= 0) this.#failure = undefined;
+      return reply;
+    }
+    if (!this.#isClient(form, authorization)) {
+      return oauthError(401, 'invalid_client', { 'www-authenticate': 'Basic realm="token"' });
+    }
+    const wanted = form.get('resource');
+    if (wanted !== null && wanted.replace(/\/$/, '') !== resource && !resource.startsWith(`${wanted}`)) {
+      return oauthError(400, 'invalid_target');
+    }
+    const scope = form.get('scope') ?? undefined;
+    switch (form.get('grant_type')) {
+      case 'client_credentials':
+        return this.#grant(this.#newFamily(), scope, undefined);
+      case 'refresh_token':
+        return this.#refreshed(form.get('refresh_token'), scope);
+      case null:
+        return oauthError(400, 'invalid_request');
+      default:
+        return oauthError(400, 'unsupported_grant_type');
+    }
+  }
+
+  #refreshed(token: string | null, scope: string | undefined): TokenReply {
+    if (token === null) return oauthError(400, 'invalid_request');
+    const grant = this.#refresh.get(token);
+    if (grant === undefined) return oauthError(400, 'invalid_grant');
+    if (grant.spent) {
+      this.#revokeFamily(grant.family);
+      return oauthError(400, 'invalid_grant');
+    }
+    if (!this.#settings().rotateRefreshTokens)
+      return this.#grant(grant.family, scope ?? grant.scope, undefined);
+    grant.spent = true;
+    return this.#grant(grant.family, scope ?? grant.scope, this.#issueRefresh(grant.family, grant.scope));
+  }
+
+  #grant(family: number, scope: string | undefined, refreshToken: string | undefined): TokenReply {
+    return {
+      status: 200,
+      headers: { 'cache-control': 'no-store' },
+      body: {
+        access_token: this.#issueAccess(family, scope),
+        token_type: 'Bearer',
+        expires_in: this.#settings().tokenLifetimeMs / 1000,
+        ...(refreshToken === undefined ? {} : { refresh_token: refreshToken }),
+        ...(scope === undefined ? {} : { scope }),
+      },
+    };
+  }
+
+  #issueAccess(family: number, scope: string | undefined, lifetimeMs?: number | undefined): string {
+    const token = secret();
+    const lifetime = lifetimeMs ?? this.#settings().tokenLifetimeMs;
+    this.#access.set(token, { expiresAtMs: this.#clock.now() + lifetime, scope, family });
+    this.#labels.issued('token', token);
+    return token;
+  }
+
+  #issueRefresh(family: number, scope: string | undefined): string {
+    const token = secret();
+    this.#refresh.set(token, { spent: false, scope, family });
+    return token;
+  }
+
+  #revokeFamily(family: number): void {
+    for (const [token, grant] of this.#access) if (grant.family === family) this.#access.delete(token);
+    for (const [token, grant] of this.#refresh) if (grant.family === family) this.#refresh.delete(token);
+  }
+
+  #newFamily(): number {
+    this.#lastFamily += 1;
+    return this.#lastFamily;
+  }
+
+  #isClient(form: URLSearchParams, authorization: string | undefined): boolean {
+    const given = basicCredentials(authorization) ?? {
+      id: form.get('client_id') ?? '',
+      secret: form.get('client_secret') ?? '',
+    };
+    return given.id === this.client.id && equal(given.secret, this.client.secret);
+  }
+}
+
+/** RFC 9728. */
+export function resourceMetadata(resource: string, issuer: string): object {
+  return {
+    resource,
+    authorization_servers: [issuer],
+    bearer_methods_supported: ['header'],
+    resource_name: 'mcp-holdfast simulator',
+  };
+}
+
+/** RFC 8414, with the fields that OpenID Connect Discovery and common parsers insist on. */
+export function issuerMetadata(issuer: string): object {
+  return {
+    issuer,
+    // Not served: only the grants below are. Parsers want the name to be there.
+    authorization_endpoint: `${issuer}/authorize`,
+    token_endpoint: `${issuer}/token`,
+    jwks_uri: `${issuer}/jwks`,
+    response_types_supported: ['code'],
+    grant_types_supported: ['client_credentials', 'refresh_token'],
+    token_endpoint_auth_methods_supported: ['client_secret_basic', 'client_secret_post'],
+    code_challenge_methods_supported: ['S256'],
+    subject_types_supported: ['public'],
+    id_token_signing_alg_values_supported: ['RS256'],
+  };
+}
+
+/** 256 random bits. */
+export function secret(): string {
+  return randomBytes(32).toString('base64url');
+}
+
+function oauthError(status: number, error: string, headers: Record<string, string> = {}): TokenReply {
+  return { status, headers: { 'cache-control': 'no-store', ...headers }, body: { error } };
+}
+
+function basicCredentials(authorization: string | undefined): { id: string; secret: string } | undefined {
+  const encoded = /^basic +(\S+)$/i.exec(authorization ?? '')?.[1];
+  if (encoded === undefined) return undefined;
+  const text = Buffer.from(encoded, 'base64').toString();
+  const colon = text.indexOf(':');
+  // RFC 6749, 2.3.1: both parts are form-encoded before they are joined.
+  return { id: formDecode(text.slice(0, colon)), secret: formDecode(text.slice(colon + 1)) };
+}
+
+function formDecode(text: string): string {
+  return new URLSearchParams(`v=${text}`).get('v') ?? '';
+}
+
+function equal(a: string, b: string): boolean {
+  const left = Buffer.from(a);
+  const right = Buffer.from(b);
+  return left.length === right.length && timingSafeEqual(left, right);
+}
