@@ -20,6 +20,14 @@ export interface ClassifyContext {
   readonly errorsInRow: number;
 }
 
+/** For exchanges of the engine's own, where nothing is known that would speak against the credential. */
+export const PLAIN_CONTEXT: ClassifyContext = Object.freeze({
+  era: 'initialize',
+  credentialStale: false,
+  credentialNewer: false,
+  errorsInRow: 0,
+});
+
 export type Verdict =
   /** The server's own answer, for the caller. */
   | { readonly kind: 'answer'; readonly message: JsonRpcResponse }

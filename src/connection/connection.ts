@@ -80,7 +80,6 @@ export class HostedConnection implements Connection {
       redactor: this.#redactor,
       headers: http.headers,
       maxMessageBytes: http.maxMessageBytes,
-      headersTimeoutMs: http.headersTimeoutMs,
       affinityCookies: http.affinityCookies,
       onExchange: (done) => this.#emitter.emit('exchange', done),
     });

@@ -7,7 +7,7 @@
  */
 import type { Clock } from '../clock.js';
 import type { Credential } from '../credentials/provider.js';
-import type { ExchangeFailure, ExchangeHandle, HttpClient, HttpRequest } from '../http/exchange.js';
+import type { ExchangeHandle, HttpClient, HttpRequest } from '../http/exchange.js';
 import type { CookieJar } from '../http/headers.js';
 import type { JsonRpcMessage, RequestId } from '../json-rpc.js';
 import type { Redactor } from '../redactor.js';
@@ -24,7 +24,6 @@ export interface WireParts {
   /** Secrets of the app, for this origin only. */
   readonly headers: Readonly<Record<string, string>>;
   readonly maxMessageBytes: number;
-  readonly headersTimeoutMs: number;
   readonly affinityCookies: boolean;
   /** Called after each HTTP request, where somebody wants to know. */
   readonly onExchange: (done: ExchangeDone) => void;
@@ -53,6 +52,8 @@ export interface Route {
   readonly cookies?: CookieJar | undefined;
   /** The moment before bytes leave; throwing stops it. */
   onSent?(): void;
+  /** Ends the exchange when it aborts; its listener goes with the answer. */
+  readonly signal?: AbortSignal | undefined;
   /** Gets the handle before anything is dispatched. */
   attach?(handle: ExchangeHandle): void;
   /** Messages beside the answer. */
@@ -113,7 +114,13 @@ export class Wire {
     headers.accept = 'text/event-stream';
     headers['accept-encoding'] = 'identity';
     if (way.cursor !== undefined) headers['last-event-id'] = lastEventIdHeader(way.cursor);
-    const request = { method: 'GET', url: this.#parts.url, headers, stream: true } as const;
+    const request = {
+      method: 'GET',
+      url: this.#parts.url,
+      headers,
+      stream: true,
+      headersTimeoutMs: 0,
+    } as const;
     return this.#run(request, await this.#authorize(request, way), way, way.method, way.expects, way);
   }
 
@@ -157,6 +164,7 @@ export class Wire {
     stream: StreamRoute | undefined,
   ): Promise<StreamFacts> {
     const { clock, http, onExchange, redactor } = this.#parts;
+    const { signal } = way;
     for (const name in secret) {
       const value = secret[name];
       if (value === undefined) continue;
@@ -166,6 +174,7 @@ export class Wire {
     const startedAtMs = clock.monotonic();
     return new Promise((resolve) => {
       let handle: ExchangeHandle | undefined;
+      const abort = () => handle?.abort();
       const answer = new Answer({
         method,
         expects,
@@ -178,6 +187,7 @@ export class Wire {
         cookies: this.#parts.affinityCookies ? (way.cookies ?? way.session?.cookies) : undefined,
         // The answer is complete; a stream may still be open behind it.
         settled: (facts, open) => {
+          signal?.removeEventListener('abort', abort);
           if (open && handle !== undefined) this.#linger(handle);
           resolve(facts);
         },
@@ -192,14 +202,12 @@ export class Wire {
             ...(way.session !== undefined && { session: way.session.number }),
           });
         },
-        abort: () => handle?.abort(),
+        abort,
       });
-      const timed = stream === undefined && this.#parts.headersTimeoutMs > 0;
-      handle = http.exchange(
-        timed ? { ...request, headersTimeoutMs: this.#parts.headersTimeoutMs } : request,
-        answer,
-      );
+      handle = http.exchange(request, answer);
       way.attach?.(handle);
+      if (signal?.aborted === true) abort();
+      else signal?.addEventListener('abort', abort, { once: true });
     });
   }
 
@@ -212,9 +220,4 @@ export class Wire {
       break;
     }
   }
-}
-
-/** Whether a failure is our own abort. */
-export function isAbort(failure: ExchangeFailure | undefined): boolean {
-  return failure?.kind === 'aborted';
 }

@@ -179,7 +179,11 @@ export class Refresher implements CredentialProvider {
       const rejection = this.#latches.rejection(token?.generation);
       if (rejection !== undefined) throw rejection;
       if (token !== undefined && this.#isUsable(token, minted)) return this.#serve(token);
-      if (await this.#isDead(deadlineMs)) throw problemError(this.#latches.dead?.problem ?? FORGOTTEN);
+      const dead = this.#latches.dead;
+      if (dead !== undefined) {
+        if (await this.#isStillDead(deadlineMs)) throw problemError(dead.problem);
+        continue;
+      }
       if (this.#forgotten) throw problemError(FORGOTTEN);
       if (this.#flight === undefined) {
         const refusal = this.#latches.refusal();
@@ -336,8 +340,7 @@ export class Refresher implements CredentialProvider {
   }
 
   /** True where the latch holds: the store still has what died. One look at the store for all callers. */
-  async #isDead(deadlineMs: number): Promise<boolean> {
-    if (this.#latches.dead === undefined) return false;
+  async #isStillDead(deadlineMs: number): Promise<boolean> {
     if (this.#record === undefined) return true;
     this.#recheck ??= this.#lookAgain(this.#record).finally(() => {
       this.#recheck = undefined;

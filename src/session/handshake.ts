@@ -6,7 +6,7 @@
  */
 import { randomBytes } from 'node:crypto';
 import type { Clock } from '../clock.js';
-import { classify, type Verdict } from '../connection/classify.js';
+import { classify, PLAIN_CONTEXT, type Verdict } from '../connection/classify.js';
 import type { StreamFacts, Wire } from '../connection/wire.js';
 import type { Credential, CredentialProvider } from '../credentials/provider.js';
 import { cleanServerText, HostedMcpError } from '../errors.js';
@@ -58,16 +58,11 @@ export class Handshake {
       const facts = await wire.send(request, {
         credential: sentWith,
         cookies,
-        attach: (handle) => abortWith(signal, () => handle.abort()),
+        signal,
         onMessage: (message) => this.#parts.onMessage(message, undefined),
       });
       if (signal.aborted) throw signal.reason;
-      const verdict = classify(facts, {
-        era: 'initialize',
-        credentialStale: false,
-        credentialNewer: false,
-        errorsInRow: 0,
-      });
+      const verdict = classify(facts, PLAIN_CONTEXT);
       if (verdict.kind === 'credential' && !renewed) {
         renewed = true;
         credential = await credentials.acquire(target, { signal, rejected: rejectionOf(sentWith, facts) });
@@ -133,17 +128,12 @@ export class Handshake {
         {
           session,
           credential: session.credential,
-          attach: (handle) => abortWith(signal, () => handle.abort()),
+          signal,
           onMessage: (message) => this.#parts.onMessage(message, session),
         },
       );
       if (signal.aborted) throw signal.reason;
-      const verdict = classify(facts, {
-        era: 'initialize',
-        credentialStale: false,
-        credentialNewer: false,
-        errorsInRow: 0,
-      });
+      const verdict = classify(facts, PLAIN_CONTEXT);
       if (verdict.kind === 'accepted') return;
       const elsewhere = verdict.kind === 'session-lost' || verdict.kind === 'session-suspect';
       if (!elsewhere || left <= 1) {
@@ -232,9 +222,4 @@ function handshakeError(verdict: Verdict, facts: StreamFacts): HostedMcpError {
         retryable: away,
       });
   }
-}
-
-function abortWith(signal: AbortSignal, abort: () => void): void {
-  if (signal.aborted) abort();
-  else signal.addEventListener('abort', abort, { once: true });
 }

@@ -6,7 +6,7 @@
  */
 
 import type { Clock } from '../clock.js';
-import { classify } from '../connection/classify.js';
+import { classify, PLAIN_CONTEXT } from '../connection/classify.js';
 import type { StreamFacts, Wire } from '../connection/wire.js';
 import type { Credential } from '../credentials/provider.js';
 import { isErrorResponse, type JsonRpcMessage } from '../json-rpc.js';
@@ -32,14 +32,13 @@ export async function probe(
 ): Promise<{ verdict: ProbeVerdict; facts: StreamFacts }> {
   let abort: (() => void) | undefined;
   const timer = parts.clock.setTimeout(() => abort?.(), PROBE_TIMEOUT_MS);
-  const onAbort = () => abort?.();
-  parts.signal.addEventListener('abort', onAbort, { once: true });
   try {
     const facts = await parts.wire.send(
       { jsonrpc: '2.0', id, method },
       {
         session,
         credential,
+        signal: parts.signal,
         attach: (handle) => {
           abort = () => handle.abort();
         },
@@ -49,7 +48,6 @@ export async function probe(
     return { verdict: judge(facts, credential, parts.clock), facts };
   } finally {
     timer.clear();
-    parts.signal.removeEventListener('abort', onAbort);
   }
 }
 
@@ -63,11 +61,6 @@ function judge(facts: StreamFacts, credential: Credential, clock: Clock): ProbeV
   if (REFUSALS.has(status)) return 'refused';
   if (status < 200 || status >= 300) return 'undecided';
   if (error === undefined) return facts.relation === 'own' ? 'alive' : 'undecided';
-  const verdict = classify(facts, {
-    era: 'initialize',
-    credentialStale: false,
-    credentialNewer: false,
-    errorsInRow: 0,
-  });
+  const verdict = classify(facts, PLAIN_CONTEXT);
   return verdict.kind === 'session-suspect' ? 'refused' : 'undecided';
 }

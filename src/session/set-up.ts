@@ -5,7 +5,7 @@
  * Never re-sends what it sends.
  */
 import type { Clock } from '../clock.js';
-import { classify } from '../connection/classify.js';
+import { classify, PLAIN_CONTEXT } from '../connection/classify.js';
 import type { Wire } from '../connection/wire.js';
 import { cleanServerText, HostedMcpError } from '../errors.js';
 import { isErrorResponse, type JsonRpcMessage, type JsonRpcRequest, toolOf } from '../json-rpc.js';
@@ -104,50 +104,36 @@ export class SetUp {
       method,
       ...(params !== undefined && { params }),
     };
-    let abort: (() => void) | undefined;
-    const onAbort = () => abort?.();
-    signal.addEventListener('abort', onAbort, { once: true });
-    try {
-      const facts = await this.#parts.wire.send(request, {
-        session,
-        credential: session.credential,
-        attach: (handle) => {
-          abort = () => handle.abort();
+    const facts = await this.#parts.wire.send(request, {
+      session,
+      credential: session.credential,
+      signal,
+      onMessage: (message) => this.#parts.onMessage(message, session),
+    });
+    if (signal.aborted && facts.sent) {
+      throw new HostedMcpError(
+        'ERR_OUTCOME_UNKNOWN',
+        'A request of the session set-up was cut off by its end',
+        {
+          executed: 'unknown',
+          method,
+          tool: toolOf(request),
         },
-        onMessage: (message) => this.#parts.onMessage(message, session),
-      });
-      if (signal.aborted && facts.sent) {
-        throw new HostedMcpError(
-          'ERR_OUTCOME_UNKNOWN',
-          'A request of the session set-up was cut off by its end',
-          {
-            executed: 'unknown',
-            method,
-            tool: toolOf(request),
-          },
-        );
-      }
-      if (signal.aborted) throw signal.reason;
-      const verdict = classify(facts, {
-        era: 'initialize',
-        credentialStale: false,
-        credentialNewer: false,
-        errorsInRow: 0,
-      });
-      if (verdict.kind === 'answer' && !isErrorResponse(verdict.message)) {
-        session.answered += 1;
-        return verdict.message.result as Record<string, unknown>;
-      }
-      const text = isErrorResponse(facts.message) ? facts.message.error.message : facts.text;
-      throw new HostedMcpError('ERR_PROTOCOL', 'A request of the session set-up was not answered', {
-        executed: facts.sent ? 'unknown' : false,
-        method,
-        tool: toolOf(request),
-        status: facts.status,
-        serverText: text === undefined ? undefined : cleanServerText(text),
-      });
-    } finally {
-      signal.removeEventListener('abort', onAbort);
+      );
     }
+    if (signal.aborted) throw signal.reason;
+    const verdict = classify(facts, PLAIN_CONTEXT);
+    if (verdict.kind === 'answer' && !isErrorResponse(verdict.message)) {
+      session.answered += 1;
+      return verdict.message.result as Record<string, unknown>;
+    }
+    const text = isErrorResponse(facts.message) ? facts.message.error.message : facts.text;
+    throw new HostedMcpError('ERR_PROTOCOL', 'A request of the session set-up was not answered', {
+      executed: facts.sent ? 'unknown' : false,
+      method,
+      tool: toolOf(request),
+      status: facts.status,
+      serverText: text === undefined ? undefined : cleanServerText(text),
+    });
   }
 }
