@@ -280,7 +280,6 @@ export class HostedClient extends Client {
     const link: CallLink = { deadlineMs: Math.min(startedMs + timeout, lastMs) };
     const onToken = Object.assign((token: string) => onresumptiontoken?.(token), { [CALL_LINK]: link });
     return new Promise((resolve, reject) => {
-      const inner = new AbortController();
       let timer: Timer | undefined;
       const stop = () => {
         timer?.clear();
@@ -289,8 +288,9 @@ export class HostedClient extends Client {
       const giveUp = (code: 'ERR_TIMEOUT' | 'ERR_ABORTED', what: string) => {
         stop();
         const fields = { method: request.method as string, retryable: true };
-        reject(link.call?.error(code, what, fields) ?? new HostedMcpError(code, what, fields));
-        inner.abort(new HostedMcpError(code, what));
+        const error = link.call?.error(code, what, fields) ?? new HostedMcpError(code, what, fields);
+        reject(error);
+        link.takeBack?.(error);
       };
       const onAbort = () => giveUp('ERR_ABORTED', 'The caller gave the call up');
       const arm = () => {
@@ -316,12 +316,12 @@ export class HostedClient extends Client {
           }
           onprogress(notice);
         });
-      const { maxTotalTimeout: _total, resetTimeoutOnProgress: _reset, ...others } = options;
+      // The SDK gets no time and no signal of its own: the call is taken back at the engine, which knows whether it left.
+      const { maxTotalTimeout: _total, resetTimeoutOnProgress: _reset, signal: _signal, ...others } = options;
       super
         .request(request, schema, {
           ...others,
           timeout: NEVER_MS,
-          signal: inner.signal,
           onresumptiontoken: onToken,
           ...(progress !== undefined && { onprogress: progress }),
         })

@@ -62,7 +62,10 @@ export const CALL_LINK: unique symbol = Symbol.for('mcp-holdfast.call') as never
 
 export interface CallLink {
   deadlineMs: number;
+  /** Set when the call has been handed to the engine. */
   call?: Call;
+  /** Ends it: dropped where it has not left, else cancelled at the server. */
+  takeBack?: (error: HostedMcpError) => void;
 }
 
 const STOCK_NAMES = [
@@ -219,7 +222,9 @@ export class HostedTransport {
         headers,
         onCall: (made) => {
           call = made;
-          if (link !== undefined) link.call = made;
+          if (link === undefined) return;
+          link.call = made;
+          link.takeBack = (error) => this.#engine.takeBack(made, error);
         },
       });
       this.onmessage?.(answer);

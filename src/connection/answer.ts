@@ -46,6 +46,7 @@ const TEXT_BYTES = 64 * 1024;
 export class Answer implements ResponseSink {
   readonly #parts: AnswerParts;
   #head: ResponseHead | undefined;
+  #type: string | undefined;
   #mode: 'none' | 'json' | 'events' | 'text' = 'none';
   #reader: SseReader | undefined;
   #chunks: Uint8Array[] = [];
@@ -70,6 +71,7 @@ export class Answer implements ResponseSink {
     this.#head = head;
     if (head.headers['set-cookie'] !== undefined) this.#parts.cookies?.store(head);
     const type = mediaType(head);
+    this.#type = type;
     if (type === 'text/event-stream' && head.status < 300) {
       this.#mode = 'events';
       this.#reader = new SseReader({
@@ -80,6 +82,8 @@ export class Answer implements ResponseSink {
         failed: () => this.#damaged('too-large'),
       });
       this.#parts.stream?.onOpen?.();
+      // To what wants no answer, a stream says "taken", whether and whenever it ends.
+      if (this.#parts.stream === undefined && this.#parts.expects === undefined) this.#settle({});
     } else {
       this.#mode = type === 'application/json' || type?.endsWith('+json') === true ? 'json' : 'text';
     }
@@ -143,6 +147,9 @@ export class Answer implements ResponseSink {
       }
     } else if (isRequest(message) || isNotification(message)) {
       this.#parts.way.onMessage(message);
+    } else if (this.#parts.expects !== undefined && idOf(message) === this.#parts.expects) {
+      // It was meant to be the answer: no other will come.
+      this.#damaged('malformed');
     }
   }
 
@@ -203,8 +210,7 @@ export class Answer implements ResponseSink {
     };
     if (head !== undefined) {
       facts.status = head.status;
-      const type = mediaType(head);
-      if (type !== undefined) facts.contentType = type;
+      if (this.#type !== undefined) facts.contentType = this.#type;
       if (head.status >= 400) {
         const challenges = headerValues(head, 'www-authenticate');
         if (challenges.length > 0) facts.challenges = parseChallenges(challenges);
@@ -232,7 +238,13 @@ export class Answer implements ResponseSink {
 
 function mediaType(head: ResponseHead): string | undefined {
   const value = header(head, 'content-type');
-  return value === undefined ? undefined : (value.split(';', 1)[0] ?? '').trim().toLowerCase();
+  if (value === undefined) return undefined;
+  const end = value.indexOf(';');
+  return (end < 0 ? value : value.slice(0, end)).trim().toLowerCase();
+}
+
+function idOf(message: unknown): unknown {
+  return typeof message === 'object' && message !== null && 'id' in message ? message.id : undefined;
 }
 
 /** `undefined` for what does not parse (and for nothing else: JSON has no undefined). */

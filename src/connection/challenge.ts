@@ -1,8 +1,8 @@
 /**
  * `WWW-Authenticate`, read strictly (RFC 9110 section 11.6.1; RFC 6750 section 3; RFC 9728 section 5.1).
  *
- * Guarantees linear time and a bound on what is read; anything unparsable counts as no challenge. Never
- * follows what it finds.
+ * Guarantees linear time and a bound on what is read; reading ends where it cannot be parsed, and what was
+ * read in full until there counts. Never follows what it finds.
  */
 import { LIMITS } from '../limits.js';
 
@@ -43,9 +43,11 @@ function parseOne(text: string): Challenge[] {
     const word = match(TOKEN);
     if (word === undefined) return finish(challenges);
     const current = challenges.at(-1);
-    if (match(/\s*=\s*/y) !== undefined && current !== undefined) {
+    if (match(/\s*=\s*/y) !== undefined) {
       const value = text[at] === '"' ? quoted() : match(TOKEN);
-      if (value === undefined) return finish(challenges);
+      // A parameter of nothing, or one that goes on in a way no parameter does: a scheme it is not.
+      if (current === undefined || value === undefined || !/[\s,]|$/y.test(text.slice(at, at + 1)))
+        return finish(challenges);
       const name = word.toLowerCase();
       if (!current.parameters.has(name)) current.parameters.set(name, value);
     } else {

@@ -74,6 +74,9 @@ const REFUSED_UNREAD: ReadonlySet<number> = new Set([
   405, 406, 407, 411, 413, 414, 415, 417, 421, 425, 431, 501, 505,
 ]);
 
+/** RFC 9110 section 15.4: the same request is to be made elsewhere. After the others it may have been processed here. */
+const REFUSED_ELSEWHERE: ReadonlySet<number> = new Set([307, 308]);
+
 const SESSION_WORDS = /session|not (?:yet )?initiali[sz]ed|uninitiali[sz]ed|initiali[sz]e first/i;
 /** What servers built on the SDKs answer for an unknown session; -32002 means something else to `resources/read`. */
 const SESSION_CODES: ReadonlySet<number> = new Set([-32001, -32002]);
@@ -97,15 +100,13 @@ export function classify(facts: ExchangeFacts, context: ClassifyContext): Verdic
   if (!facts.expectsAnswer && ok && !isErrorResponse(facts.message)) return { kind: 'accepted' };
 
   const inSession = facts.sessionSent && context.era === 'initialize';
-  const own = facts.relation === 'own';
-  if (own && isErrorResponse(facts.message)) return classifyOwnError(facts, context, inSession);
-  if (own && facts.message !== undefined && ok) return { kind: 'answer', message: facts.message };
+  if (facts.relation === 'own' && facts.message !== undefined)
+    return classifyOwn(facts, facts.message, context, inSession);
   if (status === 401) return classify401(facts, context, inSession);
-  if (status === 429) return limited(facts, own ? 'unknown' : false);
-  if (status === 403) {
-    const scope = facts.challenges?.find((challenge) => challenge.error === 'insufficient_scope');
-    if (scope !== undefined) return { kind: 'scope', requiredScope: scope.scope, executed: false };
-  }
+  if (status === 429) return limited(facts, false);
+  const scope = scopeChallenge(facts);
+  if (status === 403 && scope !== undefined)
+    return { kind: 'scope', requiredScope: scope.scope, executed: false };
   if (inSession) {
     const session = classifySession(facts, context);
     if (session !== undefined) return session;
@@ -121,7 +122,7 @@ function classifyFailure(facts: ExchangeFacts): Verdict {
     case 'redirect':
       return failed(
         'ERR_REDIRECT',
-        false,
+        REFUSED_ELSEWHERE.has(failure.status ?? 0) ? false : 'unknown',
         `the server answered with a redirect that is not followed (status ${failure.status ?? 'unknown'})`,
       );
     case 'too-large':
@@ -137,53 +138,54 @@ function classifyFailure(facts: ExchangeFacts): Verdict {
   }
 }
 
-/** An error with the request's id came from behind the session layer: its status says nothing about the session. */
-function classifyOwnError(facts: ExchangeFacts, context: ClassifyContext, inSession: boolean): Verdict {
-  const message = facts.message;
-  if (!isErrorResponse(message)) throw new RangeError('no error to classify');
-  const answer: Verdict = { kind: 'answer', message };
-  const status = facts.status ?? 0;
-  const early = message.error.code === REFUSED_BEFORE_DISPATCH;
-  if (status === 401) {
-    const challenge = bearerChallenge(facts.challenges);
-    return {
-      kind: 'credential',
-      challenged: early && challenge !== undefined,
-      executed: early ? false : 'unknown',
-      challenge,
-    };
-  }
-  if (status === 429) return limited(facts, early ? false : 'unknown');
-  if (status === 403) {
-    const scope = facts.challenges?.find((challenge) => challenge.error === 'insufficient_scope');
-    if (scope !== undefined)
-      return { kind: 'scope', requiredScope: scope.scope, executed: early ? false : 'unknown' };
-    return failed('ERR_HTTP_STATUS', 'unknown', 'the server refused the request (status 403)');
-  }
-  if (!inSession) return answer;
+/** An answer with the request's id came from behind the session layer: its status says nothing about the session. */
+function classifyOwn(
+  facts: ExchangeFacts,
+  message: JsonRpcResponse,
+  context: ClassifyContext,
+  inSession: boolean,
+): Verdict {
+  const otherwise = ownByStatus(facts, message);
+  const settled =
+    otherwise.kind === 'limited' ||
+    otherwise.kind === 'scope' ||
+    (otherwise.kind === 'credential' && (context.credentialStale || otherwise.executed === false));
+  if (!inSession || !isErrorResponse(message) || settled) return otherwise;
+  const { code } = message.error;
   const named =
-    (SESSION_CODES.has(message.error.code) &&
-      !(message.error.code === -32002 && facts.method === 'resources/read')) ||
+    (SESSION_CODES.has(code) && !(code === -32002 && facts.method === 'resources/read')) ||
     SESSION_WORDS.test(message.error.message);
-  if (named && message.error.code !== METHOD_NOT_FOUND) {
-    return {
-      kind: 'session-suspect',
-      executed: 'unknown',
-      strong: true,
-      reason: 'an error that speaks of the session',
-      otherwise: answer,
-    };
+  if (named && code !== METHOD_NOT_FOUND) {
+    const reason = 'an error that speaks of the session';
+    return { kind: 'session-suspect', executed: 'unknown', strong: true, reason, otherwise };
   }
-  if (status >= 400 && context.errorsInRow + 1 >= ERRORS_BEFORE_SUSPECT) {
-    return {
-      kind: 'session-suspect',
-      executed: 'unknown',
-      strong: false,
-      reason: 'several errors in a row',
-      otherwise: answer,
-    };
+  const isRefusal = (facts.status ?? 0) >= 400 && otherwise.kind === 'answer';
+  if (isRefusal && context.errorsInRow + 1 >= ERRORS_BEFORE_SUSPECT) {
+    const reason = 'several errors in a row';
+    return { kind: 'session-suspect', executed: 'unknown', strong: false, reason, otherwise };
   }
-  return answer;
+  return otherwise;
+}
+
+/** A tool may have passed on somebody else's 401, 403 or 429: under these, not even our own id says that nothing ran. */
+function ownByStatus(facts: ExchangeFacts, message: JsonRpcResponse): Verdict {
+  const early = isErrorResponse(message) && message.error.code === REFUSED_BEFORE_DISPATCH;
+  const executed: Executed = early ? false : 'unknown';
+  switch (facts.status) {
+    case 401: {
+      const challenge = bearerChallenge(facts.challenges);
+      return { kind: 'credential', challenged: early && challenge !== undefined, executed, challenge };
+    }
+    case 403: {
+      const scope = scopeChallenge(facts);
+      if (scope !== undefined) return { kind: 'scope', requiredScope: scope.scope, executed };
+      return failed('ERR_HTTP_STATUS', executed, 'the server refused the request (status 403)');
+    }
+    case 429:
+      return limited(facts, executed);
+    default:
+      return { kind: 'answer', message };
+  }
 }
 
 function classify401(facts: ExchangeFacts, context: ClassifyContext, inSession: boolean): Verdict {
@@ -194,7 +196,7 @@ function classify401(facts: ExchangeFacts, context: ClassifyContext, inSession: 
     executed: challenge ? false : 'unknown',
     challenge,
   };
-  if (context.credentialStale || !inSession) return credential;
+  if (context.credentialStale || !inSession || scopeChallenge(facts) !== undefined) return credential;
   const named = speaksOfSession(facts);
   if (!context.credentialNewer && !named && challenge !== undefined) return credential;
   return {
@@ -278,6 +280,10 @@ function speaksOfSession(facts: ExchangeFacts): boolean {
 
 function bearerChallenge(challenges: readonly Challenge[] | undefined): Challenge | undefined {
   return challenges?.find(({ scheme }) => scheme === 'bearer' || scheme === 'dpop');
+}
+
+function scopeChallenge(facts: ExchangeFacts): Challenge | undefined {
+  return facts.challenges?.find((challenge) => challenge.error === 'insufficient_scope');
 }
 
 function limited(facts: ExchangeFacts, executed: Executed): Verdict {

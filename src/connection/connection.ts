@@ -10,13 +10,7 @@ import { HostedMcpError } from '../errors.js';
 import { Emitter, type OnceOptions } from '../events.js';
 import { createHttpClient } from '../http/create.js';
 import type { HttpClient } from '../http/exchange.js';
-import {
-  isRequestId,
-  type JsonRpcMessage,
-  type JsonRpcNotification,
-  type JsonRpcRequest,
-  type JsonRpcResponse,
-} from '../json-rpc.js';
+import type { JsonRpcMessage, JsonRpcNotification, JsonRpcRequest, JsonRpcResponse } from '../json-rpc.js';
 import type { ResolvedHostedOptions } from '../options.js';
 import { Pause } from '../rate-limit/pause.js';
 import { Redactor } from '../redactor.js';
@@ -218,13 +212,17 @@ export class HostedConnection implements Connection {
   }
 
   /** Takes a call back: dropped if it has not left (then nothing is sent at all), else cancelled at the server. */
-  cancel(id: unknown, reason: HostedMcpError | undefined, notice: JsonRpcNotification): void {
-    const call = this.#ledger.get(id);
-    if (call === undefined) return;
-    const { session, phase } = call;
-    call.takenBack = true;
-    call.fail(reason ?? call.error('ERR_ABORTED', 'The caller gave the call up'));
-    if (phase === 'sent' && session !== undefined) this.#post(notice, session).catch(() => {});
+  takeBack(call: Call, error: HostedMcpError, notice?: JsonRpcNotification): void {
+    const { session, phase, id } = call;
+    call.fail(error);
+    if (phase !== 'sent' || session === undefined) return;
+    const params = {
+      requestId: id,
+      reason: error.code === 'ERR_TIMEOUT' ? 'timed out' : 'given up by the caller',
+    };
+    this.#post(notice ?? { jsonrpc: '2.0', method: 'notifications/cancelled', params }, session).catch(
+      () => {},
+    );
   }
 
   /** Sends a notification. */
@@ -232,8 +230,10 @@ export class HostedConnection implements Connection {
     // The handshake says it itself, for each session.
     if (message.method === 'notifications/initialized' && this.#keeper.captured) return;
     if (message.method === 'notifications/cancelled') {
-      const id = message.params?.requestId;
-      if (isRequestId(id)) this.cancel(id, undefined, message);
+      const call = this.#ledger.get(message.params?.requestId);
+      if (call === undefined) return;
+      call.takenBack = true;
+      this.takeBack(call, call.error('ERR_ABORTED', 'The caller gave the call up'), message);
       return;
     }
     const session = await this.#keeper.ready();

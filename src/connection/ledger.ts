@@ -61,6 +61,7 @@ export class Call {
   #waitTimer: Timer | undefined;
   #onEnd: ((call: Call, error: unknown) => void) | undefined;
   #removeListener: (() => void) | undefined;
+  readonly #waiting = new Set<(error: unknown) => void>();
 
   constructor(
     message: JsonRpcRequest,
@@ -121,35 +122,21 @@ export class Call {
   }
 
   /** Waits for `promise`, but no longer than the caller's time; a queued call whose time is up did not run. */
-  async waitFor<T>(promise: Promise<T>, what: string): Promise<T> {
-    if (this.#waitTimer === undefined && !this.ended) {
-      this.#waitTimer = this.#clock.setTimeout(
-        () =>
-          this.fail(
-            this.error('ERR_TIMEOUT', `The time was up while the call waited for ${what}`, {
-              retryable: true,
-            }),
-          ),
-        Math.max(0, this.deadlineMs - this.#clock.monotonic()),
-      );
+  waitFor<T>(promise: Promise<T>, what: string): Promise<T> {
+    if (this.ended) {
+      promise.catch(() => {});
+      return Promise.reject(this.#error);
     }
-    const { signal } = this;
+    if (this.options.deadlineMs === undefined) this.#armWait(what);
     return new Promise<T>((resolve, reject) => {
-      const onAbort = () => reject(signal.reason);
-      if (signal.aborted) {
-        promise.catch(() => {});
-        onAbort();
-        return;
-      }
-      signal.addEventListener('abort', onAbort, { once: true });
-      const settled = () => signal.removeEventListener('abort', onAbort);
+      this.#waiting.add(reject);
       promise.then(
         (value) => {
-          settled();
+          this.#waiting.delete(reject);
           resolve(value);
         },
         (error) => {
-          settled();
+          this.#waiting.delete(reject);
           reject(error);
         },
       );
@@ -191,12 +178,26 @@ export class Call {
     this.#reject(error);
   }
 
+  /** Where nobody else holds the caller's time, a wait ends by this timer. */
+  #armWait(what: string): void {
+    this.#waitTimer ??= this.#clock.setTimeout(
+      () =>
+        this.fail(
+          this.error('ERR_TIMEOUT', `The time was up while the call waited for ${what}`, { retryable: true }),
+        ),
+      Math.max(0, this.deadlineMs - this.#clock.monotonic()),
+    );
+  }
+
   #finish(error: unknown): void {
     this.ended = true;
     this.#error = error;
     this.#waitTimer?.clear();
     this.#removeListener?.();
-    this.#controller?.abort(error);
+    if (error !== undefined) {
+      this.#controller?.abort(error);
+      for (const reject of this.#waiting) reject(error);
+    }
     this.#onEnd?.(this, error);
     this.#onEnd = undefined;
   }

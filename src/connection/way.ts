@@ -223,7 +223,7 @@ export class MessageWay {
         throw failureOf(verdict, call, facts);
       }
       case 'session-suspect': {
-        const decision = await this.#parts.keeper.decide(session, credential, verdict.strong, verdict.reason);
+        const decision = await this.#parts.keeper.decide(session, credential, verdict);
         if (decision === 'kept') return this.#act(verdict.otherwise, call, session, credential, facts);
         if (verdict.executed === false) call.markRefused();
         const challenged =
