@@ -156,10 +156,12 @@ function unwrap(error: unknown): HostedMcpError | undefined {
     if (isBranded(at)) return at;
     const carried = (at as { data?: { holdfast?: unknown } }).data?.holdfast;
     if (isCarried(carried)) {
+      const { retryAfterMs: stated } = carried;
+      const retryAfterMs = Number.isFinite(stated) && Number(stated) >= 0 ? Number(stated) : undefined;
       return new HostedMcpError(carried.code, 'The call failed on its way.', {
         executed: carried.executed,
-        retryable: carried.retryAfterMs !== undefined,
-        retryAfterMs: carried.retryAfterMs,
+        retryable: retryAfterMs !== undefined,
+        retryAfterMs,
       });
     }
     at = (at as { cause?: unknown }).cause;
@@ -188,7 +190,7 @@ const OUTCOME = Object.freeze({
 
 function isCarried(
   value: unknown,
-): value is { code: HostedMcpErrorCode; executed: Executed; retryAfterMs?: number } {
+): value is { code: HostedMcpErrorCode; executed: Executed; retryAfterMs?: unknown } {
   if (typeof value !== 'object' || value === null) return false;
   const { code, executed } = value as { code?: unknown; executed?: unknown };
   return (
@@ -225,13 +227,21 @@ export function codeOf(error: unknown): string | undefined {
   return typeof error.code === 'string' && /^[A-Z0-9_]{1,60}$/.test(error.code) ? error.code : undefined;
 }
 
-/** Characters that must not reach a terminal, a log or a model: controls, line separators, bidi and tag characters. */
-const UNSAFE = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu;
+/** Terminal control sequences (ECMA-48: CSI, the string commands such as OSC, and the short ones), with all that belongs to them. */
+const ESCAPE_SEQUENCES =
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what must not be there
+  /(?:\u001b\[|\u009b)[0-?]*[ -/]*[@-~]|\u001b[\]PX^_][^\u0007\u001b]*(?:\u0007|\u001b\\)|\u001b[ -/]*[0-~]/g;
+
+/**
+ * Characters that must not reach a terminal, a log or a model: controls, line separators, bidi and tag characters,
+ * whatever else is not shown (variation selectors carry hidden text), and halves of surrogate pairs.
+ */
+const UNSAFE = /[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}]/gu;
 
 /** Server text made safe to keep on an error: escape sequences and invisible characters gone, cut to 200 characters. */
 export function cleanServerText(text: string): string {
   const head = text.slice(0, LIMITS.serverTextLength * 4);
-  return Array.from(head.replace(UNSAFE, ' ').replace(/\s+/g, ' ').trim())
+  return Array.from(head.replace(ESCAPE_SEQUENCES, '').replace(UNSAFE, ' ').replace(/\s+/g, ' ').trim())
     .slice(0, LIMITS.serverTextLength)
     .join('');
 }

@@ -16,10 +16,12 @@ import type { Transport } from '@modelcontextprotocol/sdk/shared/transport.js';
 import {
   type CallToolRequest,
   CallToolResultSchema,
+  type ClientCapabilities,
   type CompatibilityCallToolResultSchema,
   type Implementation,
   type ListToolsRequest,
   ListToolsResultSchema,
+  McpError,
   type ServerCapabilities,
 } from '@modelcontextprotocol/sdk/types.js';
 import { type Clock, systemClock, type Timer } from './clock.js';
@@ -30,7 +32,8 @@ import { HostedMcpError } from './errors.js';
 import { CALL_LINK, type CallLink, HostedTransport } from './hosted-transport.js';
 import { LIMITS } from './limits.js';
 import { HOSTED_OPTION_NAMES, type HostedOptions, resolveHostedOptions } from './options.js';
-import { guardedValidator } from './output-validator.js';
+import { guardedValidator, refusedResult } from './output-validator.js';
+import { missingCapability } from './required-capability.js';
 
 export type HostedClientOptions = HostedOptions & ClientOptions & { url?: string | URL | undefined };
 
@@ -62,6 +65,8 @@ export class HostedClient extends Client {
   #connected = false;
   #closing: Promise<void> | undefined;
   #wantsListening: boolean;
+  /** Options of the requests that were answered: what fails after that was refused here. */
+  readonly #answered = new WeakSet<object>();
 
   constructor(info: Implementation, options: HostedClientOptions) {
     const { hosted, client, url } = splitOptions(options);
@@ -72,8 +77,7 @@ export class HostedClient extends Client {
     this.#engine = url === undefined ? undefined : new HostedConnection(resolveHostedOptions(url, hosted));
     this.#clock = hosted.clock ?? systemClock();
     this.#lazy = hosted.lazyConnect === true;
-    const { sampling, elicitation, roots } = client.capabilities ?? {};
-    this.#wantsListening = sampling !== undefined || elicitation !== undefined || roots !== undefined;
+    this.#wantsListening = wantsQuestions(client.capabilities);
     this.#updateListening();
     makeAsyncDisposable(this, () => this.close());
   }
@@ -139,12 +143,11 @@ export class HostedClient extends Client {
     third?: RequestOptions,
   ) {
     const isSchema = typeof second === 'object' && second !== null && 'parse' in second;
-    const options = isSchema ? third : ((second as RequestOptions | undefined) ?? third);
-    return super.callTool(
-      params,
-      isSchema ? (second as typeof CallToolResultSchema) : CallToolResultSchema,
-      options,
-    );
+    const options = { ...(isSchema ? third : ((second as RequestOptions | undefined) ?? third)) };
+    const schema = isSchema ? (second as typeof CallToolResultSchema) : CallToolResultSchema;
+    return super.callTool(params, schema, options).catch((error: unknown) => {
+      throw this.#answered.has(options) ? refusedResult(error, 'tools/call', params.name) : error;
+    });
   }
 
   override getServerCapabilities(): ServerCapabilities | undefined {
@@ -157,6 +160,18 @@ export class HostedClient extends Client {
   }
   override getInstructions(): string | undefined {
     return this.#current?.instructions ?? super.getInstructions();
+  }
+
+  /** With `enforceStrictCapabilities`: by what the session in use offers, not by what the first one did. */
+  protected override assertCapabilityForMethod(method: string): void {
+    const missing = missingCapability(method, this.getServerCapabilities());
+    if (missing !== undefined) throw new Error(`Server does not support ${missing} (required for ${method})`);
+  }
+
+  override registerCapabilities(capabilities: ClientCapabilities): void {
+    super.registerCapabilities(capabilities);
+    this.#wantsListening ||= wantsQuestions(capabilities);
+    this.#updateListening();
   }
 
   override setNotificationHandler<T extends AnyObjectSchema>(
@@ -188,7 +203,6 @@ export class HostedClient extends Client {
     schema: AnySchema,
     options: RequestOptions | undefined,
   ): Promise<unknown> {
-    if (!this.#connected && request.method !== 'initialize') await this.#openFirst(options);
     const list = request.method === 'tools/list' ? (request as ListToolsRequest) : undefined;
     if (list !== undefined && list.params?.cursor === undefined) return this.#allTools(list, schema, options);
     return this.#timed(request, schema, options);
@@ -204,19 +218,15 @@ export class HostedClient extends Client {
     if (this.#given === undefined) this.#engine?.setListening(wanted);
   }
 
-  async #openFirst(options: RequestOptions | undefined): Promise<void> {
+  /** For the callers who come before there is a session; each waits no longer than its own time. */
+  async #openFirst(): Promise<void> {
     if (this.#closing !== undefined) throw closedError();
     if (this.#connecting === undefined && !this.#lazy) {
       throw new HostedMcpError('ERR_NOT_SENT', 'The client has no session yet: call connect() first', {
         retryable: false,
       });
     }
-    // The handshake itself comes through request(): it must not wait for itself.
-    await this.#open(
-      options === undefined
-        ? undefined
-        : { ...(options.timeout !== undefined && { timeout: options.timeout }) },
-    );
+    await this.#open(undefined);
   }
 
   #open(options: RequestOptions | undefined): Promise<void> {
@@ -281,7 +291,9 @@ export class HostedClient extends Client {
     const onToken = Object.assign((token: string) => onresumptiontoken?.(token), { [CALL_LINK]: link });
     return new Promise((resolve, reject) => {
       let timer: Timer | undefined;
+      let ended = false;
       const stop = () => {
+        ended = true;
         timer?.clear();
         signal?.removeEventListener('abort', onAbort);
       };
@@ -318,23 +330,30 @@ export class HostedClient extends Client {
         });
       // The SDK gets no time and no signal of its own: the call is taken back at the engine, which knows whether it left.
       const { maxTotalTimeout: _total, resetTimeoutOnProgress: _reset, signal: _signal, ...others } = options;
-      super
-        .request(request, schema, {
+      const send = () =>
+        super.request(request, schema, {
           ...others,
           timeout: NEVER_MS,
           onresumptiontoken: onToken,
           ...(progress !== undefined && { onprogress: progress }),
-        })
-        .then(
-          (result) => {
-            stop();
-            resolve(result);
-          },
-          (error) => {
-            stop();
-            reject(error);
-          },
-        );
+        });
+      // The handshake itself comes through here: it must not wait for itself.
+      const opening = this.#connected || request.method === 'initialize' ? undefined : this.#openFirst();
+      // Whoever has given up meanwhile sends nothing; nobody hears of this rejection.
+      const sent = opening?.then(() => (ended ? Promise.reject(closedError()) : send())) ?? send();
+      sent.then(
+        (result) => {
+          stop();
+          this.#answered.add(options);
+          resolve(result);
+        },
+        (error) => {
+          stop();
+          const isOurs = HostedMcpError.isInstance(error) || error instanceof McpError;
+          const isRefused = link.call?.phase === 'answered' && !isOurs;
+          reject(isRefused ? refusedResult(error, request.method, link.call?.tool) : error);
+        },
+      );
     });
   }
 }
@@ -355,6 +374,11 @@ function splitOptions(options: HostedClientOptions): {
 
 function isTransport(value: unknown): value is Transport {
   return typeof value === 'object' && value !== null && 'send' in value && 'start' in value;
+}
+
+function wantsQuestions(capabilities: ClientCapabilities | undefined): boolean {
+  const { sampling, elicitation, roots } = capabilities ?? {};
+  return sampling !== undefined || elicitation !== undefined || roots !== undefined;
 }
 
 function listError(how: string): HostedMcpError {

@@ -8,19 +8,17 @@
 import { HostedConnection } from './connection/connection.js';
 import type { Call } from './connection/ledger.js';
 import type { Connection } from './connection/types.js';
-import { fromOAuthClientProvider, type OAuthClientProviderLike } from './credentials/index.js';
+import {
+  type AuthProviderLike,
+  fromOAuthClientProvider,
+  type OAuthClientProviderLike,
+} from './credentials/index.js';
 import { HostedMcpError } from './errors.js';
 import type { HttpFetch } from './http/exchange.js';
+import { resolveHttpOptions } from './http/options.js';
 import { isNotification, isRequest, isResponse, type JsonRpcMessage, type RequestId } from './json-rpc.js';
 import { OptionReader } from './option-reader.js';
 import { HOSTED_OPTION_NAMES, type HostedOptions, resolveHostedOptions } from './options.js';
-
-/** An `AuthProvider` of the SDK v2's client. */
-export interface AuthProviderLike {
-  token(): Promise<string | undefined>;
-  // biome-ignore lint/suspicious/noExplicitAny: the context's type is the SDK's own.
-  onUnauthorized?(context: any): Promise<void>;
-}
 
 /** Options of the stock `StreamableHTTPClientTransport`, so that the one-line swap compiles. */
 export interface StockTransportOptions {
@@ -79,6 +77,8 @@ const STOCK_NAMES = [
 ];
 /** The version a resumed session is assumed to speak when the app does not say. */
 const RESUMED_PROTOCOL_VERSION = '2025-11-25';
+/** Nobody tells a transport that resumes a session who the client is, nor what it can do. */
+const RESUMED_CLIENT_INFO = Object.freeze({ name: 'mcp-holdfast', version: '1' });
 
 /**
  * Drop-in for the stock transport, under either SDK's Client.
@@ -94,7 +94,8 @@ const RESUMED_PROTOCOL_VERSION = '2025-11-25';
 export class HostedTransport {
   /** The engine: state, events, figures. */
   readonly connection: Connection;
-  sessionId?: string;
+  /** A secret, here because the SDK's interface has it: an accessor, so that printing the transport does not show it. */
+  declare sessionId?: string;
   protocolVersion?: string;
   // biome-ignore lint/suspicious/noExplicitAny: each SDK has its own message types; both fit.
   onmessage?: (message: any, extra?: any) => void;
@@ -102,6 +103,7 @@ export class HostedTransport {
   onclose?: () => void;
   readonly #engine: HostedConnection;
   readonly #ownsConnection: boolean;
+  #sessionId: string | undefined;
   #resume: { id: string; protocolVersion: string } | undefined;
   #started = false;
   #closed = false;
@@ -112,6 +114,13 @@ export class HostedTransport {
   /** @internal */
   constructor(engine: HostedConnection);
   constructor(target: string | URL | HostedConnection, options: HostedTransportOptions = {}) {
+    Object.defineProperty(this, 'sessionId', {
+      configurable: true,
+      get: () => this.#sessionId,
+      set: (id: string | undefined) => {
+        this.#sessionId = id;
+      },
+    });
     if (target instanceof HostedConnection) {
       this.#engine = target;
       this.#ownsConnection = false;
@@ -124,7 +133,7 @@ export class HostedTransport {
           id: stock.sessionId,
           protocolVersion: stock.protocolVersion ?? RESUMED_PROTOCOL_VERSION,
         };
-        this.sessionId = stock.sessionId;
+        this.#sessionId = stock.sessionId;
       }
     }
     this.connection = this.#engine;
@@ -138,13 +147,16 @@ export class HostedTransport {
       onMessage: (message) => this.onmessage?.(message),
       onError: (error) => this.onerror?.(error),
       onSession: (id, info) => {
-        if (id === undefined) delete this.sessionId;
-        else this.sessionId = id;
+        this.#sessionId = id;
         this.protocolVersion = info.protocolVersion;
       },
     });
-    if (this.#resume !== undefined)
-      await this.#engine.resumeSession(this.#resume.id, this.#resume.protocolVersion);
+    if (this.#resume === undefined) return;
+    const { id, protocolVersion } = this.#resume;
+    // The Client makes no handshake then: should the session be gone, this is how the next one is opened.
+    const params = { protocolVersion, capabilities: {}, clientInfo: RESUMED_CLIENT_INFO };
+    this.#engine.capture({ jsonrpc: '2.0', id: 'resumed', method: 'initialize', params });
+    await this.#engine.resumeSession(id, protocolVersion);
   }
 
   /** Resolves when the message was taken, for a request when its answer was delivered. Rejects with a `HostedMcpError`. */
@@ -169,7 +181,7 @@ export class HostedTransport {
   /** Deletes the session at the server. The next call opens a new one. */
   async terminateSession(): Promise<void> {
     await this.#engine.terminateSession();
-    delete this.sessionId;
+    this.#sessionId = undefined;
   }
 
   /** Called by the Client after the handshake. */
@@ -265,9 +277,10 @@ function splitOptions(options: HostedTransportOptions): {
   }
   for (const name of ['sessionId', 'protocolVersion']) {
     const value = read.any(name);
-    if (value !== undefined && (typeof value !== 'string' || value === ''))
-      throw new TypeError(`${name} must be a non-empty string`);
+    if (value !== undefined && (typeof value !== 'string' || !/^[\x21-\x7e]{1,1024}$/.test(value)))
+      throw new TypeError(`${name} must be 1 to 1024 visible ASCII characters`);
   }
+  checkGroups(stock);
   if (stock.authProvider !== undefined && hosted.credentials !== undefined)
     throw new TypeError('authProvider cannot stand beside credentials');
   if (stock.fetch !== undefined && hosted.http?.fetch !== undefined)
@@ -291,6 +304,31 @@ function splitOptions(options: HostedTransportOptions): {
       }),
     },
   };
+}
+
+/** Under the names the app knows them by: what they become has other ones. */
+function checkGroups({ authProvider, fetch, requestInit, reconnectionOptions }: StockTransportOptions): void {
+  if (authProvider !== undefined) {
+    const { token, tokens } = (authProvider ?? {}) as { token?: unknown; tokens?: unknown };
+    if (typeof token !== 'function' && typeof tokens !== 'function')
+      throw new TypeError('authProvider must have the method tokens() or token()');
+  }
+  if (fetch !== undefined && typeof fetch !== 'function') throw new TypeError('fetch must be a function');
+  if (requestInit !== undefined && (typeof requestInit !== 'object' || requestInit === null))
+    throw new TypeError('requestInit must be an object');
+  if (requestInit?.headers !== undefined) {
+    try {
+      resolveHttpOptions({ headers: plainHeaders(requestInit.headers) });
+    } catch (error) {
+      throw new TypeError((error as Error).message.replace(/^http\./, 'requestInit.'));
+    }
+  }
+  if (reconnectionOptions === undefined) return;
+  if (typeof reconnectionOptions !== 'object' || reconnectionOptions === null)
+    throw new TypeError('reconnectionOptions must be an object');
+  const read = new OptionReader('reconnectionOptions', reconnectionOptions);
+  if (read.duration('maxReconnectionDelay', 1) === undefined)
+    throw new TypeError('reconnectionOptions.maxReconnectionDelay must be a number of milliseconds');
 }
 
 /** Any of the forms that `RequestInit.headers` may have. */

@@ -16,7 +16,43 @@ export type {
   ConnectionStats,
 } from './connection/types.js';
 export type { ExchangeDone } from './connection/wire.js';
-export * from './credentials/index.js';
+export {
+  type AccessToken,
+  type AcquireOptions,
+  type AuthProviderLike,
+  bearerToken,
+  type ClientAuth,
+  type ClientCredentialsOptions,
+  type Credential,
+  type CredentialEvent,
+  type CredentialProvider,
+  type CredentialStore,
+  clientCredentialsGrant,
+  encryptedCredentialStore,
+  fileCredentialStore,
+  fromOAuthClientProvider,
+  headerCredential,
+  type KeyAuth,
+  type Lease,
+  memoryCredentialStore,
+  type OAuthClientProviderLike,
+  type OAuthIssuer,
+  type OAuthOptions,
+  type OptionalClientAuth,
+  REFRESH_DEFAULTS,
+  type RefreshPolicy,
+  type RefreshTokenOptions,
+  refreshTokenGrant,
+  type StaticOptions,
+  type StoredRecord,
+  type TokenCommandOptions,
+  type TokenSource,
+  toAuthProvider,
+  tokenFromCommand,
+  tokenFromEnv,
+  tokenFromFile,
+  toOAuthClientProvider,
+} from './credentials/index.js';
 export type { AsyncDisposer, Disposer } from './disposer.js';
 export {
   type Executed,
@@ -26,7 +62,6 @@ export {
 } from './errors.js';
 export type { AfterVerdict, BeforeVerdict, CallFacts, Gate, ToolResult } from './gates/gate.js';
 export {
-  type AuthProviderLike,
   HostedTransport,
   type HostedTransportOptions,
   type StockTransportOptions,

@@ -115,9 +115,10 @@ export const HOSTED_OPTION_NAMES = Object.freeze([
 /** Throws `TypeError` naming the option that cannot be used. No I/O. */
 export function resolveHostedOptions(url: string | URL, options: HostedOptions): ResolvedHostedOptions {
   const read = new OptionReader('', options);
-  const clock = (read.any('clock') as Clock | undefined) ?? systemClock();
+  const given = read.any('clock') as Clock | undefined;
+  const clock = given === undefined ? systemClock() : given;
   if (
-    typeof clock.now !== 'function' ||
+    typeof clock?.now !== 'function' ||
     typeof clock.monotonic !== 'function' ||
     typeof clock.setTimeout !== 'function'
   ) {

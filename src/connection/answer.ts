@@ -19,8 +19,8 @@ import {
 import { LIMITS } from '../limits.js';
 import { parseRetryAfter } from '../rate-limit/retry-after.js';
 import type { Redactor } from '../redactor.js';
-import { isResumableId, SseReader } from '../streams/sse-reader.js';
-import { parseChallenges } from './challenge.js';
+import { isResumableId, type SseEvent, SseReader } from '../streams/sse-reader.js';
+import { type Challenge, parseChallenges } from './challenge.js';
 import type { Route, StreamFacts, StreamRoute } from './wire.js';
 
 interface AnswerParts {
@@ -32,6 +32,8 @@ interface AnswerParts {
   readonly redactor: Redactor;
   readonly way: Route;
   readonly stream: StreamRoute | undefined;
+  /** What was sent as `cookie`. */
+  readonly cookie: string | undefined;
   readonly cookies: CookieJar | undefined;
   settled(facts: StreamFacts, stillOpen: boolean): void;
   ended(status: number | undefined, sent: boolean, bytes: number): void;
@@ -42,6 +44,8 @@ type Mutable<T> = { -readonly [K in keyof T]: T[K] };
 
 /** Of an error page only the beginning is read; the rest is let through unread. */
 const TEXT_BYTES = 64 * 1024;
+/** More than is kept, so that no secret is cut in two before it is found. */
+const REDACTED_LENGTH = 4 * LIMITS.classifyTextLength;
 
 export class Answer implements ResponseSink {
   readonly #parts: AnswerParts;
@@ -74,13 +78,14 @@ export class Answer implements ResponseSink {
     this.#type = type;
     if (type === 'text/event-stream' && head.status < 300) {
       this.#mode = 'events';
-      this.#reader = new SseReader({
-        event: (event) => this.#event(event),
-        retry: (ms) => {
+      const sink = {
+        event: (event: SseEvent) => this.#event(event),
+        retry: (ms: number) => {
           this.#retryMs = ms;
         },
         failed: () => this.#damaged('too-large'),
-      });
+      };
+      this.#reader = new SseReader(sink, { lineBytes: this.#parts.maxBytes });
       this.#parts.stream?.onOpen?.();
       // To what wants no answer, a stream says "taken", whether and whenever it ends.
       if (this.#parts.stream === undefined && this.#parts.expects === undefined) this.#settle({});
@@ -118,7 +123,7 @@ export class Answer implements ResponseSink {
     this.#parts.ended(this.#head?.status ?? failure.status, failure.sent, this.#bytes);
   }
 
-  #event(event: { id?: string; event?: string; data: string }): void {
+  #event(event: SseEvent): void {
     this.#events += 1;
     if (event.id !== undefined && isResumableId(event.id)) {
       const seen = this.#parts.stream?.seen;
@@ -142,6 +147,8 @@ export class Answer implements ResponseSink {
     if (isResponse(message)) {
       if (this.#parts.expects === undefined || this.#settled) return;
       if (message.id === this.#parts.expects) this.#settle({ message, relation: 'own' });
+      else if (this.#parts.stream?.adopts === true)
+        this.#settle({ message: { ...message, id: this.#parts.expects }, relation: 'own' });
       else if (isErrorResponse(message) && (message.id === null || message.id === undefined)) {
         this.#settle({ message, relation: 'none' });
       }
@@ -170,7 +177,7 @@ export class Answer implements ResponseSink {
     if (found !== undefined) this.#settle(found);
     else if (this.#mode === 'json' && parsed === undefined && text.trim() !== '')
       this.#settle({ damage: 'malformed' });
-    else this.#settle({ text: text.slice(0, LIMITS.classifyTextLength) });
+    else this.#settle({ text: text.slice(0, REDACTED_LENGTH) });
   }
 
   #relation(message: JsonRpcResponse): 'own' | 'none' | 'foreign' {
@@ -197,7 +204,7 @@ export class Answer implements ResponseSink {
 
   #settle(part: Partial<StreamFacts>): void {
     this.#settled = true;
-    const { method, expects, sessionSent, redactor, now } = this.#parts;
+    const { method, expects, sessionSent, now } = this.#parts;
     const head = this.#head;
     const facts: Mutable<StreamFacts> = {
       method,
@@ -213,7 +220,8 @@ export class Answer implements ResponseSink {
       if (this.#type !== undefined) facts.contentType = this.#type;
       if (head.status >= 400) {
         const challenges = headerValues(head, 'www-authenticate');
-        if (challenges.length > 0) facts.challenges = parseChallenges(challenges);
+        if (challenges.length > 0)
+          facts.challenges = this.#redactor().value(parseChallenges(challenges)) as Challenge[];
         const retryAfterMs = parseRetryAfter(header(head, 'retry-after'), header(head, 'date'), now());
         if (retryAfterMs !== undefined) facts.retryAfterMs = retryAfterMs;
       }
@@ -221,11 +229,29 @@ export class Answer implements ResponseSink {
     if (this.#lastEventId !== undefined) facts.lastEventId = this.#lastEventId;
     if (this.#retryMs !== undefined) facts.retryMs = this.#retryMs;
     const { message } = facts;
-    if (message !== undefined && (isErrorResponse(message) || message.result.isError === true)) {
-      facts.message = redactor.value(message) as JsonRpcResponse;
+    // What a server says of itself in the handshake is shown in events and logs.
+    if (
+      message !== undefined &&
+      (method === 'initialize' || isErrorResponse(message) || message.result.isError === true)
+    ) {
+      facts.message = withoutForgery(this.#redactor().value(message) as JsonRpcResponse);
     }
-    if (facts.text !== undefined) facts.text = redactor.text(facts.text);
+    if (facts.text !== undefined)
+      facts.text = this.#redactor().text(facts.text).slice(0, LIMITS.classifyTextLength);
     this.#parts.settled(facts, this.#mode === 'events' && part.failure === undefined);
+  }
+
+  /** With what only this exchange knows: the new session's id, and cookies, which some balancers change each time. */
+  #redactor(): Redactor {
+    const { redactor, cookie, method } = this.#parts;
+    const head = this.#head;
+    const pairs = cookie?.split(/; */) ?? [];
+    if (head !== undefined) {
+      for (const line of headerValues(head, 'set-cookie')) pairs.push(line.split(';', 1)[0] ?? '');
+      if (method === 'initialize') for (const id of headerValues(head, 'mcp-session-id')) redactor.add(id);
+    }
+    for (const pair of pairs) redactor.add(pair.slice(pair.indexOf('=') + 1).trim());
+    return redactor;
   }
 
   #text(): string {
@@ -241,6 +267,15 @@ function mediaType(head: ResponseHead): string | undefined {
   if (value === undefined) return undefined;
   const end = value.indexOf(';');
   return (end < 0 ? value : value.slice(0, end)).trim().toLowerCase();
+}
+
+/** What only this library may say of a call: `HostedMcpError.from` believes it. */
+function withoutForgery(message: JsonRpcResponse): JsonRpcResponse {
+  const data = isErrorResponse(message) ? message.error.data : undefined;
+  if (!isErrorResponse(message) || typeof data !== 'object' || data === null || !('holdfast' in data))
+    return message;
+  const { holdfast: _, ...others } = data;
+  return { ...message, error: { ...message.error, data: others } };
 }
 
 function idOf(message: unknown): unknown {

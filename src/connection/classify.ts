@@ -114,6 +114,27 @@ export function classify(facts: ExchangeFacts, context: ClassifyContext): Verdic
   return classifyRest(facts);
 }
 
+/**
+ * The verdict on a GET that was to bring the answer of a call sent before. However that GET was refused, the
+ * call itself had been taken: nothing of it may say that it did not run, or let it go out again.
+ */
+export function afterResume(verdict: Verdict): Verdict {
+  switch (verdict.kind) {
+    case 'answer':
+    case 'accepted':
+    case 'cut':
+      return verdict;
+    case 'not-sent':
+      return { ...verdict, kind: 'cut' };
+    case 'credential':
+      return { ...verdict, executed: 'unknown', challenged: false };
+    case 'session-suspect':
+      return { ...verdict, executed: 'unknown', otherwise: afterResume(verdict.otherwise) };
+    default:
+      return { ...verdict, executed: 'unknown' };
+  }
+}
+
 function classifyFailure(facts: ExchangeFacts): Verdict {
   const failure = facts.failure;
   if (failure === undefined) throw new RangeError('no failure to classify');

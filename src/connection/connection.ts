@@ -66,7 +66,6 @@ export class HostedConnection implements Connection {
     this.#http = createHttpClient(http, clock);
     this.#pause = new Pause(clock, MAX_PAUSE_MS);
     this.#credential = new CredentialUse(credentials, url);
-    for (const value of Object.values(http.headers)) this.#redactor.add(value);
     this.#wire = new Wire({
       url,
       http: this.#http,
@@ -106,7 +105,11 @@ export class HostedConnection implements Connection {
       onMessage,
       onState: (current, previous, error) =>
         this.#emitter.emit('state', { current, previous, ...(error !== undefined && { code: error.code }) }),
-      setUp: (session, previous, reason, signal) => this.#setUp.run(session, previous, reason, signal),
+      setUp: (session, previous, reason, signal) =>
+        this.#setUp.run(session, previous, reason, signal).catch((error: unknown) => {
+          this.#lifecycle.withdraw(session);
+          throw error;
+        }),
       onEstablished: (session, previous, reason) => this.#lifecycle.established(session, previous, reason),
       onSuspect: (session, reason) =>
         this.#emitter.emit('session-suspect', { session: session.info, reason }),
@@ -122,6 +125,7 @@ export class HostedConnection implements Connection {
       stats: this.stats,
       emitter: this.#emitter,
       deliver: onMessage,
+      opening: () => this.#lifecycle.opening,
     });
     this.#providerEvents = credentials.onEvent?.((event) => {
       const { type, ...payload } = event;
@@ -214,15 +218,15 @@ export class HostedConnection implements Connection {
   /** Takes a call back: dropped if it has not left (then nothing is sent at all), else cancelled at the server. */
   takeBack(call: Call, error: HostedMcpError, notice?: JsonRpcNotification): void {
     const { session, phase, id } = call;
+    if (phase === 'sent' && session !== undefined) {
+      const reason = error.code === 'ERR_TIMEOUT' ? 'timed out' : 'given up by the caller';
+      const params = { requestId: id, reason };
+      // Before the call ends: a session that only waited for it would be deleted ahead of the notice.
+      this.#post(notice ?? { jsonrpc: '2.0', method: 'notifications/cancelled', params }, session).catch(
+        () => {},
+      );
+    }
     call.fail(error);
-    if (phase !== 'sent' || session === undefined) return;
-    const params = {
-      requestId: id,
-      reason: error.code === 'ERR_TIMEOUT' ? 'timed out' : 'given up by the caller',
-    };
-    this.#post(notice ?? { jsonrpc: '2.0', method: 'notifications/cancelled', params }, session).catch(
-      () => {},
-    );
   }
 
   /** Sends a notification. */
@@ -301,12 +305,19 @@ export class HostedConnection implements Connection {
 
   /** A message that wants no answer, on a session it belongs to. */
   async #post(message: JsonRpcMessage, session: Session): Promise<void> {
+    session.posts += 1;
+    try {
+      await this.#postOn(session, message);
+    } finally {
+      session.posts -= 1;
+      this.#lifecycle.callEnded(session);
+    }
+  }
+
+  async #postOn(session: Session, message: JsonRpcMessage): Promise<void> {
     let rejected: ReturnType<typeof rejectionOf> | undefined;
     for (;;) {
-      const credential: Credential =
-        session.phase === 'retired'
-          ? session.credential
-          : await this.#credential.acquire(rejected === undefined ? {} : { rejected });
+      const credential = await this.#credentialOn(session, rejected);
       const facts = await this.#wire.send(message, {
         session,
         credential,
@@ -332,9 +343,21 @@ export class HostedConnection implements Connection {
     }
   }
 
+  /** A session that no longer takes calls is spoken to with its own credential, to its end. */
+  async #credentialOn(
+    session: Session,
+    rejected: ReturnType<typeof rejectionOf> | undefined,
+  ): Promise<Credential> {
+    if (session.phase === 'current') {
+      const credential = await this.#credential.acquire(rejected === undefined ? {} : { rejected });
+      if (!this.#credential.isAlwaysNew) await this.#keeper.verify(session, credential)?.catch(() => {});
+      if (session.phase === 'current') return credential;
+    }
+    return session.credential;
+  }
+
   #stands(session: Session): void {
     const id = session.revealId();
-    if (id !== undefined) this.#redactor.add(id);
     this.#face?.onSession(id, session.info);
   }
 

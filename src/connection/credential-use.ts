@@ -11,6 +11,8 @@ const NEW_AT_EACH_USE = 2;
 export class CredentialUse {
   readonly #provider: CredentialProvider;
   readonly #target: URL;
+  #asked = 0;
+  #answered = 0;
   #uses = 0;
   #freshInRow = 0;
   /** The generation seen last. */
@@ -27,7 +29,12 @@ export class CredentialUse {
   }
 
   async acquire(options?: AcquireOptions): Promise<Credential> {
+    this.#asked += 1;
+    const order = this.#asked;
     const credential = await this.#provider.acquire(this.#target, options);
+    // One that was asked for earlier and is older only arrives late.
+    if (credential.generation < this.generation && order < this.#answered) return credential;
+    this.#answered = Math.max(order, this.#answered);
     if (credential.generation !== this.generation) {
       this.#freshInRow = this.#uses === 1 && credential.expiresAtMs === undefined ? this.#freshInRow + 1 : 0;
       this.generation = credential.generation;

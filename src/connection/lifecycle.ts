@@ -34,6 +34,8 @@ export interface LifecycleParts {
 
 /** A DELETE at the end is a courtesy; nobody waits long for it. */
 const DELETE_TIMEOUT_MS = 2_000;
+/** Some servers send the head of a listen stream with its first event only; a call does not wait for that. */
+const OPENING_MS = 250;
 
 export class Lifecycle {
   readonly #parts: LifecycleParts;
@@ -41,6 +43,7 @@ export class Lifecycle {
   readonly #leaving = new Map<Session, Timer>();
   #listener: Listener | undefined;
   #listens: boolean;
+  #opening: Promise<void> | undefined;
   #idle: Timer | undefined;
   #lastUseMs = 0;
 
@@ -75,7 +78,7 @@ export class Lifecycle {
         }
       }
     }
-    if (cause === 'server') this.#withdraw(session);
+    if (cause === 'server') this.withdraw(session);
     const { expiresAtMs } = session.credential;
     const leftMs =
       cause === 'server' ? 0 : Math.max(0, (expiresAtMs ?? Number.POSITIVE_INFINITY) - options.clock.now());
@@ -118,6 +121,29 @@ export class Lifecycle {
       onEvent: ({ type, ...payload }) => emitter.emit(type, payload as never),
     });
     this.#listener.start();
+    if (this.#parts.keeper().answersRequests) this.#awaitOpening(this.#listener);
+  }
+
+  /**
+   * While the first listen stream of a session is being opened: a call that made the server ask back now
+   * would not be heard, and many servers drop the question.
+   */
+  get opening(): Promise<void> | undefined {
+    return this.#opening;
+  }
+
+  #awaitOpening(listener: Listener): void {
+    const { clock } = this.#parts.options;
+    let settle: () => void = () => {};
+    const opening = new Promise<void>((resolve) => {
+      settle = resolve;
+    }).then(() => {
+      timer.clear();
+      if (this.#opening === opening) this.#opening = undefined;
+    });
+    const timer = clock.setTimeout(settle, OPENING_MS, { background: true });
+    this.#opening = opening;
+    listener.opened.then(settle);
   }
 
   /** DELETEs a session, within its bound. Never rejects. */
@@ -142,6 +168,11 @@ export class Lifecycle {
     }
   }
 
+  /** The face is told of the questions of a session that will not hear their answers. */
+  withdraw(session: Session): void {
+    for (const notice of this.#parts.serverRequests.withdraw(session)) this.#parts.tell(notice);
+  }
+
   close(): void {
     this.#stopListening();
     this.#idle?.clear();
@@ -150,7 +181,7 @@ export class Lifecycle {
   }
 
   #drained(session: Session, cause: LossCause): void {
-    if (this.#parts.ledger.sentOn(session).length === 0) this.#end(session, cause);
+    if (session.posts === 0 && this.#parts.ledger.sentOn(session).length === 0) this.#end(session, cause);
   }
 
   #end(session: Session, cause: LossCause): void {
@@ -164,12 +195,8 @@ export class Lifecycle {
       call.fail(call.error('ERR_SESSION_LOST', 'The session ended before the answer arrived'));
     }
     if (cause !== 'credential' || !retired) return;
-    this.#withdraw(session);
+    this.withdraw(session);
     void this.delete(session);
-  }
-
-  #withdraw(session: Session): void {
-    for (const notice of this.#parts.serverRequests.withdraw(session)) this.#parts.tell(notice);
   }
 
   #stopListening(): void {
@@ -181,7 +208,7 @@ export class Lifecycle {
   #armIdle(): void {
     const { options, ledger } = this.#parts;
     const { idleTimeoutMs } = options.session;
-    if (idleTimeoutMs === undefined) return;
+    if (idleTimeoutMs === undefined || this.#parts.keeper().state === 'closed') return;
     this.#lastUseMs = options.clock.monotonic();
     if (this.#idle !== undefined) return;
     const check = () => {
@@ -199,7 +226,7 @@ export class Lifecycle {
     const session = this.#parts.keeper().rest();
     if (session === undefined) return;
     this.#stopListening();
-    this.#withdraw(session);
+    this.withdraw(session);
     await this.delete(session);
     if (this.#parts.keeper().state === 'idle') this.#parts.onRest();
   }

@@ -17,7 +17,7 @@ import type { SessionKeeper } from '../session/keeper.js';
 import { Session } from '../session/session.js';
 import type { SetUp } from '../session/set-up.js';
 import { resumeAnswer } from '../streams/resume.js';
-import { type ClassifyContext, classify, type Verdict } from './classify.js';
+import { afterResume, type ClassifyContext, classify, type Verdict } from './classify.js';
 import type { CredentialUse } from './credential-use.js';
 import { failureOf, isRead } from './failures.js';
 import type { Call } from './ledger.js';
@@ -35,12 +35,16 @@ export interface MessageWayParts {
   readonly stats: Stats;
   readonly emitter: Emitter<ConnectionEvents>;
   deliver(message: JsonRpcMessage, session: Session): void;
+  /** Pending while the session's listen stream is being opened for the first time. */
+  opening(): Promise<void> | undefined;
 }
 
 /** How often the last look may find something changed before the call gives up. */
 const LOOKS = 10;
 /** A 429 that does not say how long. */
 const PAUSE_WITHOUT_HINT_MS = 1_000;
+/** Outside the range that the specification reserves. */
+const DISCOVERY_REFUSED = -32019;
 const RETRY_BASE_MS = 100;
 const RETRY_MAX_MS = 2_000;
 
@@ -53,6 +57,7 @@ export class MessageWay {
 
   async travel(call: Call): Promise<JsonRpcResponse> {
     if (call.method === 'initialize') return this.#initialize(call);
+    if (call.method === 'server/discover') return noDiscovery(call);
     await this.#passGates(call);
     for (let looks = 0; ; ) {
       const session = await this.#ready(call);
@@ -68,7 +73,8 @@ export class MessageWay {
         );
       }
       const facts = await this.#exchange(call, session, credential);
-      const verdict = this.classify(facts, session, credential);
+      const classified = this.classify(facts, session, credential);
+      const verdict = facts.resumed === true ? afterResume(classified) : classified;
       const answer = await this.#act(verdict, call, session, credential, facts);
       if (answer !== 'again') return answer;
     }
@@ -92,8 +98,14 @@ export class MessageWay {
 
   async #ready(call: Call): Promise<Session> {
     const ready = this.#parts.keeper.ready();
-    if (ready instanceof Session) return ready;
-    return this.#timed(call, 'sessionMs', call.waitFor(ready, 'a session'));
+    const session =
+      ready instanceof Session
+        ? ready
+        : await this.#timed(call, 'sessionMs', call.waitFor(ready, 'a session'));
+    const opening = call.method === 'tools/call' ? this.#parts.opening() : undefined;
+    if (opening !== undefined)
+      await this.#timed(call, 'sessionMs', call.waitFor(opening, 'the listen stream'));
+    return session;
   }
 
   async #acquire(call: Call, rejected?: ReturnType<typeof rejectionOf>): Promise<Credential> {
@@ -137,7 +149,7 @@ export class MessageWay {
   async #exchange(call: Call, session: Session, credential: Credential): Promise<StreamFacts> {
     if (call.ended) throw call.signal.reason;
     const { resumptionToken, onresumptiontoken, headers } = call.options;
-    if (resumptionToken !== undefined) return this.#resume(call, session, { cursor: resumptionToken });
+    if (resumptionToken !== undefined) return this.#resume(call, session, { cursor: resumptionToken }, true);
     const { message } = call;
     const facts = await this.#parts.wire.send(
       call.rewritten === undefined
@@ -199,6 +211,8 @@ export class MessageWay {
         return this.#answered(verdict.message, call, session, credential, facts);
       case 'credential': {
         if (verdict.executed === false) call.markRefused();
+        // Without a challenge of its own it may be another's 401, passed on: our token is not to be spent for that.
+        else if (await this.#parts.keeper.accepts(session, credential)) throw failureOf(verdict, call, facts);
         const renewed = this.#acquire(call, rejectionOf(credential, facts));
         if (retry.resendOn401 === 'never' || !verdict.challenged || !this.#mayGoAgain(call)) {
           // The next call finds it renewed; this one cannot be sent again.
@@ -296,16 +310,22 @@ export class MessageWay {
   }
 
   /** The answer is asked for by its cursor; the call itself is not sent again. */
-  #resume(call: Call, session: Session, from: NonNullable<StreamFacts['resume']>): Promise<StreamFacts> {
+  async #resume(
+    call: Call,
+    session: Session,
+    from: NonNullable<StreamFacts['resume']>,
+    adopts = false,
+  ): Promise<StreamFacts> {
     const { clock, retry } = this.#parts.options;
     const { onresumptiontoken } = call.options;
     if (call.phase === 'queued') call.markSent(session);
     const cutAtMs = clock.monotonic();
-    return resumeAnswer(from, {
+    const facts = await resumeAnswer(from, {
       clock,
       wire: this.#parts.wire,
       session,
       id: call.id,
+      adopts,
       method: call.method,
       signal: call.signal,
       untilMs: () => (call.options.deadlineMs === undefined ? cutAtMs + retry.maxElapsedMs : call.deadlineMs),
@@ -318,7 +338,14 @@ export class MessageWay {
       onEventId: onresumptiontoken,
       onCut: () =>
         this.#parts.emitter.emit('stream-cut', { session: session.number, ageMs: 0, method: call.method }),
+    }).catch((error: unknown) => {
+      if (call.ended) throw error;
+      // No credential to ask with: that says nothing about the call.
+      throw call.error('ERR_OUTCOME_UNKNOWN', 'The answer was cut off and could not be asked for again', {
+        cause: error,
+      });
     });
+    return { ...facts, resumed: true };
   }
 
   #mayRepeat(call: Call): boolean {
@@ -343,6 +370,12 @@ export class MessageWay {
       call.waits[wait] += this.#parts.options.clock.monotonic() - started;
     }
   }
+}
+
+/** v2's Client asks first whether a server needs no session, and goes on to `initialize` when told no in-band. */
+function noDiscovery(call: Call): JsonRpcResponse {
+  const message = 'Sessions are opened with initialize here.';
+  return { jsonrpc: '2.0', id: call.id, error: { code: DISCOVERY_REFUSED, message } };
 }
 
 function callFacts(call: Call, session: Session | undefined): CallFacts {

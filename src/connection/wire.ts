@@ -72,6 +72,8 @@ export interface StreamRoute extends Route {
   onOpen?(): void;
   /** Ids of events already seen; grows. */
   readonly seen?: Set<string>;
+  /** The stream belongs to a request of another id, from before a restart: its answer is given ours. */
+  readonly adopts?: boolean;
 }
 
 /** What else is known of an event stream at its end. */
@@ -79,6 +81,8 @@ export interface StreamFacts extends ExchangeFacts {
   readonly events: number;
   readonly lastEventId?: string;
   readonly retryMs?: number;
+  /** Of a GET that was to bring the answer of a request sent before. */
+  readonly resumed?: boolean;
   /** The raw `Mcp-Session-Id` values of the answer: only `initialize` may set one. */
   readonly sessionIds: readonly string[];
 }
@@ -87,6 +91,8 @@ export interface StreamFacts extends ExchangeFacts {
 const LINGERING_STREAMS = 8;
 /** Methods with long, compressible answers; a call's own stream stays uncoded so that nothing buffers it. */
 const COMPRESSED = /\/list$|^resources\/read$/;
+/** Of an `Authorization` value (RFC 9110 section 11.4): no secret itself. */
+const SCHEME = /^(?:bearer|basic|dpop|token|apikey) +/i;
 
 export class Wire {
   readonly #parts: WireParts;
@@ -147,7 +153,11 @@ export class Wire {
     const version = way.protocolVersion ?? way.session?.info.protocolVersion;
     if (version !== undefined && method !== 'initialize') headers['mcp-protocol-version'] = version;
     const cookie = this.#parts.affinityCookies ? way.session?.cookies.header(this.#parts.url) : undefined;
-    if (cookie !== undefined) headers.cookie = cookie;
+    if (cookie !== undefined)
+      headers.cookie = headers.cookie === undefined ? cookie : `${headers.cookie}; ${cookie}`;
+    // Each time, so that none is forgotten for younger ones.
+    if (id !== undefined) this.#parts.redactor.add(id);
+    for (const name in this.#parts.headers) this.#learn(this.#parts.headers[name] as string);
     return headers;
   }
 
@@ -164,11 +174,12 @@ export class Wire {
     stream: StreamRoute | undefined,
   ): Promise<StreamFacts> {
     const { clock, http, onExchange, redactor } = this.#parts;
+    const { cookie } = request.headers;
     const { signal } = way;
     for (const name in secret) {
       const value = secret[name];
       if (value === undefined) continue;
-      redactor.add(value.slice(value.indexOf(' ') + 1));
+      this.#learn(value);
       request.headers[name.toLowerCase()] = value;
     }
     const startedAtMs = clock.monotonic();
@@ -184,6 +195,7 @@ export class Wire {
         redactor,
         way,
         stream,
+        cookie,
         cookies: this.#parts.affinityCookies ? (way.cookies ?? way.session?.cookies) : undefined,
         // The answer is complete; a stream may still be open behind it.
         settled: (facts, open) => {
@@ -209,6 +221,14 @@ export class Wire {
       if (signal?.aborted === true) abort();
       else signal?.addEventListener('abort', abort, { once: true });
     });
+  }
+
+  /** A secret in a header may come back with its scheme or without, as a whole or one word of it. */
+  #learn(value: string): void {
+    const { redactor } = this.#parts;
+    const bare = value.replace(SCHEME, '');
+    redactor.add(bare);
+    if (bare === value && value.includes(' ')) for (const word of value.split(' ')) redactor.add(word);
   }
 
   #linger(handle: ExchangeHandle): void {

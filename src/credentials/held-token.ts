@@ -135,7 +135,7 @@ export class Holding {
       asked: this.asked,
       seed: this.seed,
     };
-    const generation = (this.version ?? 0) + 1;
+    const generation = (this.version ?? this.#firstVersion()) + 1;
     // The record outlives the access token where a refresh token stands in it.
     const expires = this.refresh === undefined && token !== undefined;
     return {
@@ -150,6 +150,11 @@ export class Holding {
     this.refresh = undefined;
     this.version = undefined;
     this.seed = undefined;
+  }
+
+  /** A record that was deleted and written anew must not be taken for the old one, nor overwritten as if it were. */
+  #firstVersion(): number {
+    return Math.floor((this.#clock.random?.() ?? Math.random()) * 2 ** 32);
   }
 
   #generationFor(value: string): number {

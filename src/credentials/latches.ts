@@ -1,5 +1,5 @@
 /**
- * What stands between a caller and a new token: a dead refresh token, a refusal, an outage, a rejected value.
+ * What stands between a caller and a new token: a dead refresh token, a refusal, an outage.
  *
  * Guarantees that a failure costs one token request and not one per caller, and that each latch names what
  * lifts it. Does no I/O and sets no timer.
@@ -25,7 +25,6 @@ export class Latches {
   #refusal: { readonly untilMs: number; readonly problem: Problem } | undefined;
   #outage: { readonly failures: number; readonly notBeforeMs: number; readonly problem: Problem } | undefined;
   #spacedUntilMs = 0;
-  #rejected: { readonly generation: number; readonly untilMs: number } | undefined;
 
   constructor(clock: Clock) {
     this.#clock = clock;
@@ -69,28 +68,6 @@ export class Latches {
   /** How long nobody need be in a hurry: a renewal ahead of expiry waits for this, one that callers wait for does not. */
   aheadWaitMs(): number {
     return Math.max(this.waitMs(), this.#spacedUntilMs - this.#clock.monotonic());
-  }
-
-  /** The server refused a value that was made because it refused the one before. */
-  reject(generation: number): void {
-    this.#rejected = { generation, untilMs: this.#clock.monotonic() + REFUSAL_LATCH_MS };
-  }
-
-  rejection(generation: number | undefined): HostedMcpError | undefined {
-    if (this.#rejected === undefined || this.#rejected.generation !== generation) return undefined;
-    const leftMs = this.#rejected.untilMs - this.#clock.monotonic();
-    if (leftMs <= 0) {
-      this.#rejected = undefined;
-      return undefined;
-    }
-    return problemError(
-      {
-        code: 'ERR_CREDENTIAL_REJECTED',
-        what: 'The server refused the credential and the one that was obtained for that refusal',
-        fields: { reason: 'rejected' },
-      },
-      { retryAfterMs: Math.ceil(leftMs) },
-    );
   }
 
   refusal(): HostedMcpError | undefined {

@@ -16,7 +16,7 @@ import { CredentialEvents } from './credential-events.js';
 import { within } from './deadline.js';
 import { ageOf, type HeldToken, Holding } from './held-token.js';
 import { Latches } from './latches.js';
-import { DEFAULT_MAX_WAIT_MS, REFUSAL_LATCH_MS, type ResolvedRefreshPolicy } from './options.js';
+import { DEFAULT_MAX_WAIT_MS, type ResolvedRefreshPolicy } from './options.js';
 import { abortedError, closedError, problemError } from './problem.js';
 import type {
   AcquireOptions,
@@ -25,6 +25,7 @@ import type {
   CredentialProvider,
   CredentialStore,
 } from './provider.js';
+import { Rejections } from './rejections.js';
 import { type Demand, type Grant, Renewal, type RenewalResult } from './renewal.js';
 import { ScopeStepUp } from './scope-step-up.js';
 import { type Seed, SeedUse } from './seed.js';
@@ -51,6 +52,7 @@ export class Refresher implements CredentialProvider {
   readonly #events = new CredentialEvents();
   readonly #holding: Holding;
   readonly #latches: Latches;
+  readonly #rejections: Rejections;
   readonly #record: SharedRecord | undefined;
   readonly #renewal: Renewal;
   readonly #background: Background;
@@ -62,10 +64,7 @@ export class Refresher implements CredentialProvider {
   #loading: Promise<void> | undefined;
   #flight: Promise<RenewalResult> | undefined;
   #recheck: Promise<boolean> | undefined;
-  /** The generation a server refused. */
-  #refused: number | undefined;
-  /** The generation that was made for a refusal, and when. */
-  #answer: { readonly generation: number; readonly atMs: number } | undefined;
+  #backoff: Promise<void> | undefined;
   #forgotten = false;
   #closed: Promise<void> | undefined;
 
@@ -75,6 +74,7 @@ export class Refresher implements CredentialProvider {
     this.#clock = options.clock;
     this.#holding = new Holding(options);
     this.#latches = new Latches(options.clock);
+    this.#rejections = new Rejections(options.clock, (error) => this.#fail(error));
     this.#seed = new SeedUse(options.seed, this.#holding);
     if (options.store !== undefined)
       this.#record = new SharedRecord(options.store, options.id, options.clock);
@@ -166,7 +166,7 @@ export class Refresher implements CredentialProvider {
       this.#loading ??= this.#load();
       await this.#wait(this.#loading, deadlineMs);
     }
-    this.#noteRejection(options);
+    this.#rejections.note(options, this.#holding.token);
     if (options.scope !== undefined) {
       await this.#stepUp.widen(options.scope, options.rejected, (work) => this.#wait(work, deadlineMs));
     }
@@ -176,7 +176,7 @@ export class Refresher implements CredentialProvider {
       if (isAborted(options.signal)) throw abortedError();
       if (this.#closed !== undefined) throw closedError();
       const token = this.#holding.token;
-      const rejection = this.#latches.rejection(token?.generation);
+      const rejection = this.#rejections.latchError(token?.generation);
       if (rejection !== undefined) throw rejection;
       if (token !== undefined && this.#isUsable(token, minted)) return this.#serve(token);
       const dead = this.#latches.dead;
@@ -192,7 +192,7 @@ export class Refresher implements CredentialProvider {
         if (waitMs > 0) {
           if (token !== undefined && this.#maySkipRenewal(token)) return this.#serve(token);
           if (this.#clock.monotonic() + waitMs > deadlineMs) throw this.#latches.outage();
-          await sleep(this.#clock, waitMs, this.#closing.signal);
+          await this.#sitOut(waitMs);
           continue;
         }
       }
@@ -203,12 +203,16 @@ export class Refresher implements CredentialProvider {
 
   /** `justMinted`: this caller waited for this very token; it may be shorter-lived than the margin. */
   #isUsable(token: HeldToken, justMinted: boolean): boolean {
-    if (token.generation === this.#refused) return false;
+    if (token.generation === this.#rejections.refused) return false;
     return justMinted || ageOf(token, this.#clock) < token.hardAfterMs;
   }
 
   #maySkipRenewal(token: HeldToken): boolean {
-    return this.#options.policy.serveExpired && this.#latches.isOut && token.generation !== this.#refused;
+    return (
+      this.#options.policy.serveExpired &&
+      this.#latches.isOut &&
+      token.generation !== this.#rejections.refused
+    );
   }
 
   #serve(token: HeldToken): Credential {
@@ -234,30 +238,6 @@ export class Refresher implements CredentialProvider {
     });
   }
 
-  #noteRejection({ rejected, scope }: AcquireOptions): void {
-    // A 403 for want of scope says that the token itself is fine.
-    if (rejected === undefined || (scope !== undefined && rejected.status === 403)) return;
-    const token = this.#holding.token;
-    if (token === undefined || rejected.generation < token.generation) return;
-    const latched = this.#latches.rejection(token.generation);
-    if (latched !== undefined) throw latched;
-    const answer = this.#answer;
-    const isAnswer = answer?.generation === token.generation;
-    if (isAnswer && this.#clock.monotonic() - answer.atMs < REFUSAL_LATCH_MS) {
-      this.#reject(token.generation);
-      return;
-    }
-    this.#refused = token.generation;
-  }
-
-  #reject(generation: number): void {
-    this.#latches.reject(generation);
-    // When the latch ends the value is tried once more: servers mend, too.
-    this.#refused = undefined;
-    const error = this.#latches.rejection(generation);
-    if (error !== undefined) this.#events.emit({ type: 'failed', id: this.id, error });
-  }
-
   /** Single flight: whoever comes while it runs gets the same one. */
   #renew(demand?: Demand): Promise<RenewalResult> {
     this.#flight ??= this.#run(demand).finally(() => {
@@ -270,7 +250,7 @@ export class Refresher implements CredentialProvider {
 
   async #run(demand: Demand | undefined): Promise<RenewalResult> {
     this.#background.disarm();
-    const refused = this.#refused;
+    const { refused } = this.#rejections;
     const before = this.#holding.token?.generation;
     const result = await this.#renewal.run(demand ?? { refused });
     const token = this.#holding.token;
@@ -281,7 +261,7 @@ export class Refresher implements CredentialProvider {
         this.#latches.clear();
         if (token !== undefined && result.kind === 'minted') {
           this.#latches.space(token.lifetimeMs);
-          this.#noteAnswer(token, before);
+          this.#rejections.noteMinted(token, before);
         }
         if (token !== undefined) {
           const type = result.kind === 'minted' ? 'refreshed' : 'adopted';
@@ -303,17 +283,6 @@ export class Refresher implements CredentialProvider {
         break;
     }
     return result;
-  }
-
-  /** A token that arrived while another was refused answers that refusal; the same value again is no answer. */
-  #noteAnswer(token: HeldToken, before: number | undefined): void {
-    if (this.#refused === undefined || this.#refused !== before) return;
-    if (token.generation === before) {
-      this.#reject(token.generation);
-      return;
-    }
-    this.#answer = { generation: token.generation, atMs: this.#clock.monotonic() };
-    this.#refused = undefined;
   }
 
   #fail(error: HostedMcpError): void {
@@ -361,6 +330,14 @@ export class Refresher implements CredentialProvider {
       this.#events.emit({ type: 'adopted', id: this.id, generation: token.generation, expiresAtMs });
     }
     return false;
+  }
+
+  /** One timer and one listener for all who wait out a back-off. */
+  #sitOut(waitMs: number): Promise<void> {
+    this.#backoff ??= sleep(this.#clock, waitMs, this.#closing.signal).finally(() => {
+      this.#backoff = undefined;
+    });
+    return this.#backoff;
   }
 
   /** Waits for shared work as long as this caller can. */

@@ -128,7 +128,7 @@ export class TokenEndpoint {
         });
         if (result.kind === 'held-back') captured = result;
         else if (result.kind === 'failed') captured = failedOutcome(result);
-        else captured = this.#read(result.reply, body);
+        else captured = this.#read(result.reply, body, init.headers.authorization);
         if (captured.kind !== 'token') throw new Captured();
         return normalisedReply(captured);
       };
@@ -160,10 +160,10 @@ export class TokenEndpoint {
   }
 
   /** What a complete answer means. */
-  #read(reply: TokenHttpReply, requestBody: string): TokenOutcome {
+  #read(reply: TokenHttpReply, requestBody: string, authorization: string | undefined): TokenOutcome {
     const retryMs = retryAfterMs(reply, this.#options.clock.now(), MAX_RETRY_AFTER_MS);
     const body = parseObject(reply.text);
-    const serverText = () => this.#safeText(reply.text, requestBody);
+    const serverText = () => this.#safeText(reply.text, requestBody, authorization);
     if (reply.status >= 200 && reply.status < 300 && body !== undefined && own(body, 'error') === undefined) {
       return readToken(body);
     }
@@ -194,10 +194,11 @@ export class TokenEndpoint {
   }
 
   /** A server may echo what it was sent; an own secret must not stay in the text. */
-  #safeText(text: string, requestBody: string): string {
+  #safeText(text: string, requestBody: string, authorization: string | undefined): string {
     const form = new URLSearchParams(requestBody);
     const secrets = [
       ...this.#options.auth.secrets.map((secret) => secret.reveal()),
+      authorization?.replace(/^Basic /, '') ?? null,
       ...['refresh_token', 'client_secret', 'client_assertion'].map((name) => form.get(name)),
     ];
     let safe = text;
@@ -212,7 +213,10 @@ export class TokenEndpoint {
       }
     }
     // Tokens that a broken answer brings are secrets of ours as well.
-    safe = safe.replace(/("?(?:access|refresh|id)_token"?\s*[:=]\s*"?)[^"&\s,}]+/gi, '$1[redacted]');
+    safe = safe.replace(
+      /((?:access|refresh|id)_token[\\"']*\s*[:=]\s*[\\"']*)[^"'\\&\s,}]+/gi,
+      '$1[redacted]',
+    );
     return cleanServerText(safe);
   }
 }

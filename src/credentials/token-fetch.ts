@@ -2,11 +2,13 @@
  * The small HTTP client for token endpoints and authorization metadata.
  *
  * Guarantees a bounded body, one timeout over head and body on the injected clock, no redirects, plain http
- * only to loopback, and sockets that are not kept: a pooled one that the other side closed meanwhile would put
+ * only to loopback and past every proxy, and sockets that are not kept: a pooled one that the other side closed meanwhile would put
  * a rotating refresh in doubt. Never retries, and never lets a foreign error out.
  */
 import { type Clock, untilAborted } from '../clock.js';
+import { isLoopbackHost } from '../http/address.js';
 import type { HttpFetch } from '../http/exchange.js';
+import { proxiesOfEnvironment } from '../http/proxy-environment.js';
 
 export interface TokenHttpRequest {
   readonly method: 'GET' | 'POST';
@@ -140,12 +142,18 @@ async function makeOwnFetch(): Promise<OwnFetch> {
     headersTimeout: 0,
     bodyTimeout: 0,
   };
-  const env = process.env;
-  const proxied = env.HTTPS_PROXY ?? env.https_proxy ?? env.HTTP_PROXY ?? env.http_proxy;
-  const dispatcher = proxied ? new undici.EnvHttpProxyAgent(sockets) : new undici.Agent(sockets);
+  const direct = new undici.Agent(sockets);
+  const environment = proxiesOfEnvironment();
+  const isProxied = environment.httpProxy !== undefined || environment.httpsProxy !== undefined;
+  const proxied = isProxied ? new undici.EnvHttpProxyAgent({ ...sockets, ...environment }) : direct;
   return {
-    fetch: (url, init) => undici.fetch(url, { ...init, dispatcher }),
-    close: () => dispatcher.destroy(),
+    fetch: (url, init) => {
+      const dispatcher = isLoopbackHost(new URL(url).hostname) ? direct : proxied;
+      return undici.fetch(url, { ...init, dispatcher });
+    },
+    close: async () => {
+      await Promise.all([direct.destroy(), proxied.destroy()]);
+    },
   };
 }
 

@@ -77,13 +77,15 @@ export async function askBefore(
   for (const gate of gates) {
     if (gate.before === undefined) continue;
     const facts = args === call.arguments ? call : { ...call, ...(args && { arguments: args }) };
-    const verdict = await ask(gate, clock, signal, false, onAsked, (options) =>
+    const failure = failureBy(gate, call, false);
+    const verdict = await ask(gate, clock, signal, failure, onAsked, (options) =>
       gate.before?.(facts, options),
     );
     if (verdict === 'allow') continue;
-    if (isObject(verdict) && typeof verdict.deny === 'string') throw denied(gate, verdict.deny);
+    if (isObject(verdict) && typeof verdict.deny === 'string')
+      throw failure(`refused the call: ${verdict.deny}`, verdict.deny);
     if (isObject(verdict) && isObject(verdict.arguments)) args = verdict.arguments;
-    else throw failed(gate, 'gave no verdict', false);
+    else throw failure('gave no verdict, which refuses', 'gate gave no verdict');
   }
   return args;
 }
@@ -101,13 +103,15 @@ export async function askAfter(
   for (const gate of gates) {
     if (gate.after === undefined) continue;
     const given = current;
-    const verdict = await ask(gate, clock, signal, true, onAsked, (options) =>
+    const failure = failureBy(gate, call, true);
+    const verdict = await ask(gate, clock, signal, failure, onAsked, (options) =>
       gate.after?.(call, given, options),
     );
     if (verdict === 'allow') continue;
-    if (isObject(verdict) && typeof verdict.deny === 'string') throw refused(gate, verdict.deny);
+    if (isObject(verdict) && typeof verdict.deny === 'string')
+      throw failure(`refused the result: ${verdict.deny}`, verdict.deny);
     if (isObject(verdict) && isObject(verdict.result)) current = verdict.result as unknown as ToolResult;
-    else throw failed(gate, 'gave no verdict', true);
+    else throw failure('gave no verdict, which refuses', 'gate gave no verdict');
   }
   return current;
 }
@@ -116,14 +120,15 @@ async function ask(
   gate: Gate,
   clock: Clock,
   signal: AbortSignal,
-  ran: boolean,
+  failure: ReturnType<typeof failureBy>,
   onAsked: ((gate: string, ms: number) => void) | undefined,
   question: (options: { signal: AbortSignal }) => unknown,
 ): Promise<unknown> {
+  // Nobody is asked, least of all a person, for a caller who has left.
+  if (signal.aborted) throw signal.reason;
   const started = clock.monotonic();
   const asking = new AbortController();
   const onAbort = () => asking.abort(signal.reason);
-  if (signal.aborted) onAbort();
   signal.addEventListener('abort', onAbort, { once: true });
   const late = Symbol('late');
   try {
@@ -131,11 +136,12 @@ async function ask(
     const bound = sleep(clock, gate.timeoutMs ?? GATE_TIMEOUT_MS, asking.signal).then(() => late);
     bound.catch(() => {});
     const verdict = await Promise.race([answer, bound]);
-    if (verdict === late) throw failed(gate, 'did not answer in time', ran);
+    if (verdict === late)
+      throw failure('did not answer in time, which refuses', 'gate did not answer in time');
     return verdict;
   } catch (error) {
     if (signal.aborted) throw signal.reason;
-    throw HostedMcpError.isInstance(error) ? error : failed(gate, 'failed', ran);
+    throw HostedMcpError.isInstance(error) ? error : failure('failed, which refuses', 'gate failed');
   } finally {
     signal.removeEventListener('abort', onAbort);
     asking.abort();
@@ -143,27 +149,15 @@ async function ask(
   }
 }
 
-const denied = (gate: Gate, reason: string) =>
-  new HostedMcpError('ERR_DENIED', `The gate "${gate.name}" refused the call: ${reason}`, {
+/** Makes the errors of one gate; after the tool has run they say so. */
+const failureBy = (gate: Gate, call: CallFacts, ran: boolean) => (how: string, reason: string) =>
+  new HostedMcpError(ran ? 'ERR_RESULT_REFUSED' : 'ERR_DENIED', `The gate "${gate.name}" ${how}`, {
+    method: call.method,
+    tool: call.tool,
     gate: gate.name,
     reason,
+    executed: ran,
   });
-const refused = (gate: Gate, reason: string) =>
-  new HostedMcpError('ERR_RESULT_REFUSED', `The gate "${gate.name}" refused the result: ${reason}`, {
-    gate: gate.name,
-    reason,
-    executed: true,
-  });
-const failed = (gate: Gate, how: string, ran: boolean) =>
-  new HostedMcpError(
-    ran ? 'ERR_RESULT_REFUSED' : 'ERR_DENIED',
-    `The gate "${gate.name}" ${how}, which refuses`,
-    {
-      gate: gate.name,
-      reason: `gate ${how}`,
-      executed: ran,
-    },
-  );
 
 function isObject(value: unknown): value is Record<string, unknown> {
   return typeof value === 'object' && value !== null && !Array.isArray(value);

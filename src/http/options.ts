@@ -115,6 +115,9 @@ const HEADERS_OF_THE_CONNECTION: ReadonlySet<string> = new Set([
   'upgrade',
 ]);
 
+/** They say which session and which stream a request belongs to: a fixed one would go with every handshake, too. */
+const HEADERS_OF_THE_SESSION: ReadonlySet<string> = new Set(['last-event-id', 'mcp-session-id']);
+
 /** Fills in the defaults. Throws TypeError naming the option. */
 export function resolveHttpOptions(options: HttpOptions = {}): ResolvedHttpOptions {
   checkKeys(options, 'http', OPTION_NAMES);
@@ -197,6 +200,9 @@ function resolveHeaders(headers: unknown): Readonly<Record<string, string>> {
     const name = given.toLowerCase();
     if (HEADERS_OF_THE_CONNECTION.has(name)) {
       throw new TypeError(`http.headers must not set ${name}: it belongs to the connection.`);
+    }
+    if (HEADERS_OF_THE_SESSION.has(name)) {
+      throw new TypeError(`http.headers must not set ${name}: it belongs to the session.`);
     }
     if (Object.hasOwn(resolved, name)) throw new TypeError(`http.headers names ${name} twice.`);
     if (!isHeaderValue(value)) {

@@ -12,6 +12,7 @@ import { isLoopbackHost } from './address.js';
 import type { Zlib } from './decode.js';
 import type { ExchangeHandle, HttpClient, HttpDispatcher, HttpRequest, ResponseSink } from './exchange.js';
 import type { HttpTlsOptions, ResolvedHttpOptions } from './options.js';
+import { proxiesOfEnvironment } from './proxy-environment.js';
 import { type ExchangeOwner, UndiciExchange } from './undici-exchange.js';
 
 type Undici = typeof import('undici');
@@ -204,20 +205,4 @@ function tlsOptions(tls: HttpTlsOptions = {}) {
 
 function pem(value: string | Uint8Array): string | Buffer {
   return typeof value === 'string' ? value : Buffer.from(value.buffer, value.byteOffset, value.byteLength);
-}
-
-/** Lower case first, as curl and undici have it. `host:port` without a scheme is what curl takes, and many write. */
-function proxiesOfEnvironment(): { httpProxy?: string; httpsProxy?: string } {
-  const found: { httpProxy?: string; httpsProxy?: string } = {};
-  const http = proxyVariable('http_proxy');
-  const https = proxyVariable('https_proxy');
-  if (http !== undefined) found.httpProxy = http;
-  if (https !== undefined) found.httpsProxy = https;
-  return found;
-}
-
-function proxyVariable(name: string): string | undefined {
-  const value = (process.env[name] ?? process.env[name.toUpperCase()])?.trim();
-  if (value === undefined || value === '') return undefined;
-  return value.includes('://') ? value : `http://${value}`;
 }

@@ -21,10 +21,9 @@ export class Pause {
     return this.#untilMs === 0 ? 0 : Math.max(0, this.#untilMs - this.#clock.monotonic());
   }
 
-  /** Starts a pause or makes the running one longer; gives what it now is. */
+  /** Starts a pause or makes the running one longer; gives what is now left of it. */
   extend(forMs: number): number {
-    const bounded = Math.min(forMs, this.#maxMs);
-    this.#untilMs = Math.max(this.#untilMs, this.#clock.monotonic() + bounded);
-    return bounded;
+    this.#untilMs = Math.max(this.#untilMs, this.#clock.monotonic() + Math.min(forMs, this.#maxMs));
+    return this.remainingMs;
   }
 }

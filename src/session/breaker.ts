@@ -26,7 +26,8 @@ export class Breaker {
   /** A session was lost by the server's doing. Gives the rest in milliseconds when that was one too many. */
   lost(answered: number): number | undefined {
     const now = this.#clock.monotonic();
-    this.#losses = [...this.#losses, now].slice(-REMEMBERED).filter((at) => now - at <= REMEMBERED_FOR_MS);
+    this.#forget(now);
+    this.#losses = [...this.#losses, now].slice(-REMEMBERED);
     this.#uselessInRow = answered === 0 ? this.#uselessInRow + 1 : 0;
     if (this.#uselessInRow < LOST_USELESS_IN_ROW && this.#losses.length < LOST_OF_REMEMBERED)
       return undefined;
@@ -40,6 +41,12 @@ export class Breaker {
   /** A session has answered a call: it is of use. */
   useful(): void {
     this.#uselessInRow = 0;
+    this.#forget(this.#clock.monotonic());
+  }
+
+  #forget(now: number): void {
+    this.#losses = this.#losses.filter((at) => now - at <= REMEMBERED_FOR_MS);
+    // Nothing for so long: whatever it was is over, and the next rest is a short one again.
     if (this.#losses.length === 0) this.#trips = 0;
   }
 }

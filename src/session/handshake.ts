@@ -36,6 +36,8 @@ export class InitializeRefused extends HostedMcpError {
 
 /** `initialized` meets another node than `initialize` did: the socket often leads to the right one at the next try. */
 const INITIALIZED_TRIES = 5;
+/** Method not found, unsupported protocol version (2026-07-28). */
+const WITHOUT_INITIALIZE: ReadonlySet<number> = new Set([-32601, -32022]);
 
 export class Handshake {
   readonly #parts: HandshakeParts;
@@ -69,7 +71,7 @@ export class Handshake {
         continue;
       }
       if (verdict.kind !== 'answer') throw handshakeError(verdict, facts);
-      if (!isResult(verdict.message)) throw new InitializeRefused(verdict.message as JsonRpcError);
+      if (!isResult(verdict.message)) throw refusalOf(verdict.message as JsonRpcError);
       const session = this.#session(verdict.message.result, facts, sentWith, number, cookies);
       await this.#announce(session, signal);
       return session;
@@ -171,6 +173,16 @@ function checkedSessionId(values: readonly string[]): string | undefined {
     throw new HostedMcpError('ERR_PROTOCOL', 'The server gave a session id that cannot be used');
   }
   return id;
+}
+
+/** A server without `initialize` speaks a later protocol only: that is said by name, not as "method not found". */
+function refusalOf(answer: JsonRpcError): HostedMcpError {
+  if (!WITHOUT_INITIALIZE.has(answer.error.code)) return new InitializeRefused(answer);
+  return new HostedMcpError(
+    'ERR_PROTOCOL',
+    'The server does not open sessions with initialize: it speaks protocol 2026-07-28 or later only, which this release does not',
+    { method: 'initialize', serverText: cleanServerText(answer.error.message) },
+  );
 }
 
 function handshakeError(verdict: Verdict, facts: StreamFacts): HostedMcpError {

@@ -6,25 +6,21 @@
  * call: it only says on which session the next one may go.
  */
 import { type Clock, fullJitter } from '../clock.js';
+import type { Verdict } from '../connection/classify.js';
 import { withRetries } from '../connection/retry.js';
 import type { Wire } from '../connection/wire.js';
 import type { Credential, CredentialProvider } from '../credentials/provider.js';
 import { HostedMcpError } from '../errors.js';
 import type { JsonRpcMessage, JsonRpcRequest } from '../json-rpc.js';
 import { Breaker } from './breaker.js';
+import { closedError, SetUpFailed, unstableError } from './failures.js';
 import { Handshake } from './handshake.js';
 import type { ResolvedSessionOptions } from './options.js';
-import { probe } from './probe.js';
+import { Prober } from './probe.js';
 import type { Session } from './session.js';
+import { type ConnectionState, StateMachine } from './state.js';
 
-export type ConnectionState =
-  | 'idle'
-  | 'connecting'
-  | 'ready'
-  | 'recovering'
-  | 'unstable'
-  | 'blocked'
-  | 'closed';
+export type { ConnectionState } from './state.js';
 
 /** Why a session was replaced or lost: by our own change of credential, or by the server. */
 export type LossCause = 'server' | 'credential';
@@ -46,19 +42,9 @@ export interface KeeperParts {
   onLost(session: Session, reason: string, cause: LossCause): void;
 }
 
-/** Which states may follow which; everything else is a late arrival. */
-const NEXT: Readonly<Record<ConnectionState, readonly ConnectionState[]>> = Object.freeze({
-  idle: ['connecting', 'recovering', 'ready', 'closed'],
-  connecting: ['ready', 'idle', 'unstable', 'blocked', 'closed'],
-  ready: ['recovering', 'idle', 'unstable', 'blocked', 'closed'],
-  recovering: ['ready', 'idle', 'recovering', 'unstable', 'blocked', 'closed'],
-  unstable: ['recovering', 'closed'],
-  blocked: ['connecting', 'recovering', 'closed'],
-  closed: [],
-});
+/** What `classify` says of an answer that may mean the end of a session. */
+type Suspicion = Pick<Extract<Verdict, { kind: 'session-suspect' }>, 'strong' | 'reason' | 'otherwise'>;
 
-/** After this long without news, one refused request may ask again whether the session lives. */
-const ACQUITTAL_MS = 5_000;
 const SUSPECTS_IN_ROW = 3;
 /** A failed set-up is tried once more on a new session. */
 const SET_UP_TRIES = 2;
@@ -67,47 +53,56 @@ export class SessionKeeper {
   readonly #parts: KeeperParts;
   readonly #handshake: Handshake;
   readonly #breaker: Breaker;
+  readonly #machine: StateMachine;
+  readonly #prober: Prober;
   readonly #ended = new AbortController();
-  #state: ConnectionState = 'idle';
   #session: Session | undefined;
+  /** The one that stood last, until the agent rests: what the next one takes the place of. */
+  #last: Session | undefined;
   #opening: Promise<Session> | undefined;
   #initialize: JsonRpcRequest | undefined;
-  /** Sessions that have stood; the next one's number is one more. */
-  #stood = 0;
-  #probes = 0;
-  #probing:
-    | { session: Session; generation: number; answer: Promise<'alive' | 'refused' | 'undecided'> }
-    | undefined;
+  #hasStood = false;
+  /** The last number given out: a session whose set-up failed keeps its own. */
+  #numbered = 0;
   #rest: { untilMs: number; error: HostedMcpError } | undefined;
   #failure: HostedMcpError | undefined;
   /** Learned: this server ties a session to the token that opened it. */
   #bound: boolean;
-  /** Learned: a ping on a healthy session is refused here. */
-  #probeUseless = false;
-  #probeAccepted = false;
+  /** Sessions given up on a ping's word. */
+  #givenUpOnPing = 0;
   /** The session that took the place of one given up on a ping's or three suspects' word. */
   #bornOfDoubt: Session | undefined;
-  sinceMs: number;
 
   constructor(parts: KeeperParts) {
     this.#parts = parts;
     this.#handshake = new Handshake(parts);
     this.#breaker = new Breaker(parts.clock);
+    this.#prober = new Prober({ ...parts, method: parts.options.probe, signal: this.#ended.signal });
     this.#bound = parts.options.boundToToken === true;
-    this.sinceMs = parts.clock.now();
+    this.#machine = new StateMachine(parts.clock, parts.onState);
   }
 
   get state(): ConnectionState {
-    return this.#state;
+    return this.#machine.state;
+  }
+  get sinceMs(): number {
+    return this.#machine.sinceMs;
   }
   get session(): Session | undefined {
     return this.#session;
   }
   get failure(): HostedMcpError | undefined {
-    return this.#state === 'unstable' ? this.#rest?.error : this.#failure;
+    return this.state === 'unstable' ? this.#rest?.error : this.#failure;
   }
   get captured(): boolean {
     return this.#initialize !== undefined;
+  }
+
+  /** Whether this client said that it answers requests of servers (elicitation, sampling, roots). */
+  get answersRequests(): boolean {
+    const capabilities = this.#initialize?.params?.capabilities;
+    if (typeof capabilities !== 'object' || capabilities === null) return false;
+    return 'elicitation' in capabilities || 'sampling' in capabilities || 'roots' in capabilities;
   }
 
   /** What every handshake of this connection will say. */
@@ -117,9 +112,11 @@ export class SessionKeeper {
 
   /** Takes up a session of before a restart; it is believed until a server says otherwise. */
   resume(id: string, protocolVersion: string, credential: Credential): Session {
-    const session = this.#handshake.resume(id, protocolVersion, credential, ++this.#stood);
+    const session = this.#handshake.resume(id, protocolVersion, credential, ++this.#numbered);
+    this.#hasStood = true;
     this.#session = session;
-    this.#move('ready');
+    this.#last = session;
+    this.#machine.move('ready');
     return session;
   }
 
@@ -127,12 +124,12 @@ export class SessionKeeper {
   ready(): Session | Promise<Session> {
     if (this.#opening !== undefined) return this.#opening;
     if (this.#session !== undefined) return this.#session;
-    if (this.#state === 'closed') throw closedError();
-    if (this.#state === 'unstable' && this.#rest !== undefined) {
+    if (this.state === 'closed') throw closedError();
+    if (this.state === 'unstable' && this.#rest !== undefined) {
       const leftMs = this.#rest.untilMs - this.#parts.clock.monotonic();
       if (leftMs > 0) throw unstableError(this.#rest.error.reason ?? '', leftMs);
     }
-    return this.#open(this.#stood === 0 ? 'first session' : 'no session stands');
+    return this.#open(this.#hasStood ? 'no session stands' : 'first session');
   }
 
   /** Whether `credential` may be used on `session`: at once where it was, else after one shared probe or a new session. */
@@ -142,17 +139,15 @@ export class SessionKeeper {
     // An older credential than the session's cannot be news.
     if (credential.generation < session.acceptedGeneration) return undefined;
     if (this.#bound) return this.#replace(session, 'the session is bound to the token it was opened with');
-    const { boundToToken, probe: how } = this.#parts.options;
-    if (boundToToken === false || how === 'off' || this.#probeUseless) return undefined;
-    return this.#ask(session, credential).then((verdict) => {
+    if (this.#parts.options.boundToToken === false || !this.#prober.isOfUse) return undefined;
+    return this.#prober.ask(session, credential).then((verdict) => {
       if (verdict !== 'refused') {
         // Undecided: the session stays, and the next call's own answer will tell.
         if (session.acceptedGeneration < credential.generation)
           session.acceptedGeneration = credential.generation;
         return undefined;
       }
-      if (session === this.#session && boundToToken === 'detect') this.#bound = true;
-      return this.#replace(session, 'the session did not survive a change of token');
+      return this.#replaceAfterChange(session);
     });
   }
 
@@ -160,40 +155,48 @@ export class SessionKeeper {
   async decide(
     session: Session,
     credential: Credential,
-    strong: boolean,
-    reason: string,
+    { strong, reason, otherwise }: Suspicion,
   ): Promise<'lost' | 'kept'> {
     if (session !== this.#session) return session.phase === 'ended' ? 'lost' : 'kept';
-    session.suspects += 1;
+    // An answer that does not speak of the session may be a caller's mistake, however often: there only a ping counts.
+    if (strong || otherwise.kind !== 'answer') session.suspects += 1;
     this.#parts.onSuspect(session, reason);
-    const doubtful = session === this.#bornOfDoubt && session.answered === 0;
-    if (session.suspects >= SUSPECTS_IN_ROW && !doubtful) {
+    const untried = session === this.#bornOfDoubt && session.answered === 0;
+    // Its own layer names the session, on a fresh one again: another node than the one that answers pings.
+    const named = strong && otherwise.kind !== 'answer';
+    const doubtful = untried && !named;
+    if ((session.suspects >= SUSPECTS_IN_ROW && !doubtful) || (untried && named)) {
       this.#giveUpOnDoubt(session, reason);
       return 'lost';
     }
     if (this.#parts.clock.monotonic() < session.acquittedUntilMs) return 'kept';
-    if (this.#parts.options.probe === 'off' || this.#probeUseless) {
+    if (!this.#prober.isOfUse) {
       if (!strong || doubtful) return 'kept';
       this.#giveUpOnDoubt(session, reason);
       return 'lost';
     }
-    const verdict = await this.#ask(session, credential);
+    const verdict = await this.#prober.ask(session, credential);
     if (session !== this.#session) return session.phase === 'ended' ? 'lost' : 'kept';
     if (verdict !== 'refused') return 'kept';
-    if (doubtful && !this.#probeAccepted) {
-      // Refused on the fresh session as on the old one: here, a ping says nothing.
-      this.#probeUseless = true;
-      return 'kept';
-    }
-    this.#giveUpOnDoubt(session, reason);
+    if (doubtful && this.#prober.refusedOnFresh()) return 'kept';
+    const opening = this.#giveUpOnDoubt(session, reason);
+    // Twice on the word of pings of which none was ever answered: are they worth anything?
+    if (++this.#givenUpOnPing > 1) this.#calibrate(opening);
     return 'lost';
+  }
+
+  /** Whether the server itself says that it takes this credential: one shared probe, or one answered just now. */
+  async accepts(session: Session, credential: Credential): Promise<boolean> {
+    const isRecent = this.#parts.clock.monotonic() < session.acquittedUntilMs;
+    if (isRecent && session.acceptedGeneration === credential.generation) return true;
+    return this.#prober.isOfUse && (await this.#prober.ask(session, credential)) === 'alive';
   }
 
   /** The server does not know the session. `tentative`: it is kept should no new one be had. */
   lost(session: Session, reason: string, tentative: boolean): void {
-    if (session !== this.#session || this.#state === 'closed') return;
+    if (session !== this.#session || this.state === 'closed') return;
     if (!tentative) this.#drop(session, reason);
-    if (this.#opening === undefined && this.#state !== 'unstable') {
+    if (this.#opening === undefined && this.state !== 'unstable') {
       this.#open(reason, tentative ? session : undefined).catch(() => {});
     }
   }
@@ -212,8 +215,9 @@ export class SessionKeeper {
   /** The agent rests: nothing is kept open; the next call opens again. */
   rest(): Session | undefined {
     const session = this.#session;
-    if (this.#opening !== undefined || session === undefined || !this.#move('idle')) return undefined;
+    if (this.#opening !== undefined || session === undefined || !this.#machine.move('idle')) return undefined;
     this.#session = undefined;
+    this.#last = undefined;
     session.phase = 'ended';
     return session;
   }
@@ -221,22 +225,46 @@ export class SessionKeeper {
   /** No session from here on; gives the one that stood, for a DELETE. */
   close(): Session | undefined {
     const session = this.#session;
-    if (!this.#move('closed')) return undefined;
+    if (!this.#machine.move('closed')) return undefined;
     this.#session = undefined;
     if (session !== undefined) session.phase = 'ended';
     this.#ended.abort(closedError());
     return session;
   }
 
-  #giveUpOnDoubt(session: Session, reason: string): void {
+  #giveUpOnDoubt(session: Session, reason: string): Promise<Session> | undefined {
     this.#drop(session, reason);
-    const opening = this.#opening ?? this.#open(reason);
-    opening.then(
+    const opening = this.#opening ?? (this.state === 'unstable' ? undefined : this.#open(reason));
+    opening?.then(
       (fresh) => {
         this.#bornOfDoubt = fresh;
       },
       () => {},
     );
+    return opening;
+  }
+
+  /** The new token was refused with the session: is it bound to the old one, is it gone, or do pings say nothing here? */
+  #replaceAfterChange(session: Session): Promise<Session> {
+    const { credential } = session;
+    const oldLives = (credential.expiresAtMs ?? Number.POSITIVE_INFINITY) > this.#parts.clock.now();
+    // Asked before the new session stands, for then the old one is deleted.
+    const asked = session === this.#session && oldLives ? this.#prober.ask(session, credential) : undefined;
+    const replaced = this.#replace(session, 'the session did not survive a change of token');
+    const learn = async () => {
+      if ((await asked) !== 'alive') await this.#calibrate(replaced);
+      else this.#bound ||= this.#parts.options.boundToToken === 'detect';
+    };
+    void learn();
+    return replaced;
+  }
+
+  /** Asks a fresh session: one that refuses, too, proves that pings say nothing here. */
+  async #calibrate(opening: Promise<Session> | undefined): Promise<void> {
+    if (this.#prober.wasAccepted) return;
+    const fresh = await opening?.catch(() => undefined);
+    if (fresh === undefined) return;
+    if ((await this.#prober.ask(fresh, fresh.credential)) === 'refused') this.#prober.refusedOnFresh();
   }
 
   /** Make before break: the old session serves what is under way on it, and is retired when the new one stands. */
@@ -257,47 +285,15 @@ export class SessionKeeper {
 
   #unstable(reason: string, restMs: number): void {
     this.#rest = { untilMs: this.#parts.clock.monotonic() + restMs, error: unstableError(reason, restMs) };
-    this.#move('unstable', this.#rest.error);
-  }
-
-  #ask(session: Session, credential: Credential): Promise<'alive' | 'refused' | 'undecided'> {
-    const running = this.#probing;
-    if (running !== undefined && running.session === session && running.generation === credential.generation)
-      return running.answer;
-    const method = this.#parts.options.probe === 'tools/list' ? 'tools/list' : 'ping';
-    const answer = probe(
-      session,
-      credential,
-      method,
-      { ...this.#parts, signal: this.#ended.signal },
-      `holdfast-probe-${++this.#probes}`,
-    ).then(
-      ({ verdict }) => {
-        if (verdict === 'alive') {
-          this.#probeAccepted = true;
-          session.acquittedUntilMs = this.#parts.clock.monotonic() + ACQUITTAL_MS;
-          if (session.acceptedGeneration <= credential.generation) {
-            session.acceptedGeneration = credential.generation;
-            session.credential = credential;
-          }
-        }
-        return verdict;
-      },
-      () => 'undecided' as const,
-    );
-    const asked = { session, generation: credential.generation, answer };
-    this.#probing = asked;
-    answer.finally(() => {
-      if (this.#probing === asked) this.#probing = undefined;
-    });
-    return answer;
+    this.#machine.move('unstable', this.#rest.error);
   }
 
   /** One opening for all callers. `kept` stays in service until the new session stands. */
   #open(reason: string, kept?: Session, cause: LossCause = 'server'): Promise<Session> {
     if (this.#opening !== undefined) return this.#opening;
-    if (!this.#move(this.#stood === 0 ? 'connecting' : 'recovering')) return Promise.reject(closedError());
-    const opening = this.#establish(reason, kept)
+    if (!this.#machine.move(this.#hasStood ? 'recovering' : 'connecting'))
+      return Promise.reject(closedError());
+    const opening = this.#establish(reason)
       .then(
         (session) => this.#install(session, kept, reason, cause),
         (error: unknown) => this.#failed(error, kept),
@@ -310,7 +306,7 @@ export class SessionKeeper {
     return opening;
   }
 
-  async #establish(reason: string, previous: Session | undefined): Promise<Session> {
+  async #establish(reason: string): Promise<Session> {
     const { clock, maxAttempts, maxElapsedMs } = this.#parts;
     const initialize = this.#initialize;
     if (initialize === undefined)
@@ -318,7 +314,8 @@ export class SessionKeeper {
     const { signal } = this.#ended;
     const untilMs = clock.monotonic() + maxElapsedMs;
     for (let setUps = 1; ; setUps += 1) {
-      const session = await withRetries(() => this.#handshake.open(initialize, this.#stood + 1, signal), {
+      const number = this.#numbered + 1;
+      const session = await withRetries(() => this.#handshake.open(initialize, number, signal), {
         clock,
         signal,
         attempts: Math.max(3, maxAttempts),
@@ -327,8 +324,9 @@ export class SessionKeeper {
           HostedMcpError.isInstance(error) && error.retryable && error.code !== 'ERR_RATE_LIMITED',
         delayMs: (attempt) => fullJitter(clock, attempt, 250, 5_000),
       });
+      this.#numbered = number;
       try {
-        await this.#parts.setUp(session, previous, reason, signal);
+        await this.#parts.setUp(session, this.#last, reason, signal);
         return session;
       } catch (error) {
         session.phase = 'ended';
@@ -340,21 +338,25 @@ export class SessionKeeper {
   }
 
   #install(session: Session, kept: Session | undefined, reason: string, cause: LossCause): Session {
-    const previous = kept ?? this.#session;
+    const previous = this.#last;
     const restMs = kept !== undefined && cause === 'server' ? this.#breaker.lost(kept.answered) : undefined;
     if (restMs !== undefined) {
       this.#discard(session);
-      if (kept !== undefined) kept.phase = 'ended';
-      this.#session = undefined;
+      if (kept !== undefined && kept === this.#session) {
+        kept.phase = 'ended';
+        this.#session = undefined;
+        this.#parts.onLost(kept, reason, cause);
+      }
       this.#unstable(reason, restMs);
       throw unstableError(reason, restMs);
     }
-    if (!this.#move('ready')) {
+    if (!this.#machine.move('ready')) {
       this.#discard(session);
       throw closedError();
     }
-    this.#stood = session.number;
+    this.#hasStood = true;
     this.#session = session;
+    this.#last = session;
     this.#failure = undefined;
     this.#rest = undefined;
     if (previous !== undefined && previous.phase === 'current') {
@@ -369,25 +371,25 @@ export class SessionKeeper {
     const failure = HostedMcpError.isInstance(error)
       ? error
       : new HostedMcpError('ERR_PROTOCOL', 'No session could be opened', { cause: error });
-    if (this.#state === 'closed') throw closedError();
-    if (this.#state === 'unstable') throw failure;
+    if (this.state === 'closed') throw closedError();
+    if (this.state === 'unstable') throw failure;
     this.#failure = failure;
     if (kept !== undefined && this.#session === kept) {
       // The old session may still be good: the next call will tell.
-      this.#move('ready');
+      this.#machine.move('ready');
     } else if (error instanceof SetUpFailed) {
       this.#unstable(failure.reason ?? 'the set-up of the session failed', 5_000);
     } else if (
       failure.code === 'ERR_REAUTHORIZATION_REQUIRED' ||
       failure.code === 'ERR_CREDENTIAL_REJECTED'
     ) {
-      this.#move('blocked', failure);
+      this.#machine.move('blocked', failure);
     } else if (failure.code === 'ERR_SESSION_LOST') {
       const restMs = this.#breaker.lost(0);
-      if (restMs === undefined) this.#move('idle', failure);
+      if (restMs === undefined) this.#machine.move('idle', failure);
       else this.#unstable('the server forgets sessions within the handshake', restMs);
     } else {
-      this.#move('idle', failure);
+      this.#machine.move('idle', failure);
     }
     throw failure;
   }
@@ -396,40 +398,4 @@ export class SessionKeeper {
     const { wire } = this.#parts;
     wire.delete({ session, credential: session.credential, onMessage: () => {} }).catch(() => {});
   }
-
-  #move(to: ConnectionState, error?: HostedMcpError): boolean {
-    const from = this.#state;
-    if (!NEXT[from].includes(to)) return false;
-    this.#state = to;
-    if (from !== to) {
-      this.sinceMs = this.#parts.clock.now();
-      this.#parts.onState(to, from, error);
-    }
-    return true;
-  }
-}
-
-/** The app's own set-up threw or did not end in time, twice. */
-class SetUpFailed extends HostedMcpError {
-  constructor(cause: unknown) {
-    const known = HostedMcpError.isInstance(cause) ? cause.reason : undefined;
-    super('ERR_SESSION_UNSTABLE', 'The set-up of the session (session.onEstablished) failed', {
-      retryable: true,
-      retryAfterMs: 5_000,
-      reason: known ?? 'onEstablished threw',
-      cause,
-    });
-  }
-}
-
-function closedError(): HostedMcpError {
-  return new HostedMcpError('ERR_CLOSED', 'The connection was ended here');
-}
-
-function unstableError(reason: string, restMs: number): HostedMcpError {
-  return new HostedMcpError(
-    'ERR_SESSION_UNSTABLE',
-    'Sessions do not last here: either requests reach different nodes without session affinity, or the server restarts in a loop',
-    { retryable: true, retryAfterMs: Math.ceil(restMs), reason },
-  );
 }

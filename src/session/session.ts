@@ -10,7 +10,7 @@ import type { CookieJar } from '../http/headers.js';
 
 /** What an app may know of a session. */
 export interface SessionInfo {
-  /** 1 for the first session of a connection, +1 for each that replaced it. */
+  /** 1 for the first session of a connection; each later one has a higher number, none has it twice. */
   readonly number: number;
   /** Tells sessions apart in logs; never the id. */
   readonly fingerprint?: string;
@@ -46,6 +46,8 @@ export class Session {
   credential: Credential;
   /** Calls it has answered: a session lost before the first one was of no use. */
   answered = 0;
+  /** Messages under way to it that want no answer: it is not deleted before they have arrived. */
+  posts = 0;
   /** Suspect answers since the last success. */
   suspects = 0;
   /** JSON-RPC errors under an HTTP error status since the last success. */

@@ -40,16 +40,24 @@ const FIRST_JITTER_MS = 20;
 /** Jitter on a delay that the server asked for only adds. */
 const RETRY_JITTER_MS = 100;
 const FIRST_BACKOFF_MS = 500;
+/** Asking again brings the same: a redirect elsewhere, an unknown coding, a header that cannot be written. */
+const FOR_GOOD: ReadonlySet<string> = new Set(['redirect', 'encoding', 'invalid-request']);
 
 export class Listener {
   readonly #parts: ListenerParts;
   readonly #session: Session;
   readonly #stopped = new AbortController();
+  /** Settled when the stream is open for the first time, or known not to be. */
+  readonly opened: Promise<void>;
   #exchange: ExchangeHandle | undefined;
+  #settleOpened: () => void = () => {};
 
   constructor(session: Session, parts: ListenerParts) {
     this.#session = session;
     this.#parts = parts;
+    this.opened = new Promise((resolve) => {
+      this.#settleOpened = resolve;
+    });
   }
 
   start(): void {
@@ -57,6 +65,7 @@ export class Listener {
   }
 
   stop(): void {
+    this.#settleOpened();
     this.#stopped.abort();
     this.#exchange?.abort();
   }
@@ -91,11 +100,13 @@ export class Listener {
         },
         onOpen: () => {
           opened = true;
+          this.#settleOpened();
           if (cutAtMs !== undefined) this.#reopened(clock.monotonic() - cutAtMs, resumed);
           cutAtMs = undefined;
         },
         onMessage: (message) => this.#parts.onMessage(message, session),
       });
+      this.#settleOpened();
       if (signal.aborted) return;
       if (opened) {
         cursor = facts.lastEventId ?? cursor;
@@ -117,7 +128,11 @@ export class Listener {
 
   /** What an answer that is no stream means. */
   #refused(facts: StreamFacts, afterCut: boolean): 'stop' | 'renew' | 'again' {
-    const { status } = facts;
+    const { status, failure } = facts;
+    if (failure !== undefined && FOR_GOOD.has(failure.kind)) {
+      this.#unavailable('the answer to it is one that cannot be read or followed', true);
+      return 'stop';
+    }
     if (status === undefined) return 'again';
     if (status === 404 && facts.sessionSent) {
       this.#parts.onLost(this.#session);
@@ -129,8 +144,8 @@ export class Listener {
       this.#unavailable('another stream of this session is still open', false);
       return 'again';
     }
-    if (status === 429 || status >= 500) return 'again';
-    if (status === 405) this.#unavailable('the server offers none', true);
+    if (status === 429 || (status >= 500 && status !== 501)) return 'again';
+    if (status === 405 || status === 501) this.#unavailable('the server offers none', true);
     else if (status < 300) this.#unavailable('the answer is no event stream', true);
     else if (afterCut && status === 400) return 'again';
     else this.#unavailable(`the server refuses it (status ${status})`, true);

@@ -19,6 +19,8 @@ export interface ResumeParts {
   readonly session: Session | undefined;
   /** The request that is owed an answer. */
   readonly id: RequestId;
+  /** The answer may come under another id: the request was sent by a client of before a restart. */
+  readonly adopts: boolean;
   readonly method: string;
   readonly signal: AbortSignal;
   /** No attempt begins after it, on the monotonic clock. */
@@ -65,6 +67,7 @@ export async function resumeAnswer(
       cursor,
       expects: parts.id,
       seen,
+      adopts: parts.adopts,
       attach: parts.attach,
       onMessage: parts.onMessage,
       ...(parts.onEventId !== undefined && { onEventId: parts.onEventId }),

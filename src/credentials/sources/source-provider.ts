@@ -120,7 +120,10 @@ export class SourceProvider implements CredentialProvider {
     const key = keyOf(target, rejected);
     let flight = this.#flights.get(key);
     if (flight === undefined) {
-      flight = this.#read(target, rejected).finally(() => this.#flights.delete(key));
+      // One listener per reading, not per caller.
+      flight = untilAborted(this.#read(target, rejected), this.#closing.signal).finally(() =>
+        this.#flights.delete(key),
+      );
       // Every waiting caller may have left.
       flight.catch(() => {});
       this.#flights.set(key, flight);
@@ -163,7 +166,7 @@ export class SourceProvider implements CredentialProvider {
     try {
       return await within(
         this.#clock,
-        untilAborted(work, this.#closing.signal),
+        work,
         maxWaitMs ?? DEFAULT_MAX_WAIT_MS,
         () =>
           new HostedMcpError('ERR_CREDENTIAL_SOURCE', 'The source of the credential did not answer in time', {

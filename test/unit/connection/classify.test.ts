@@ -46,7 +46,8 @@ const suspect = (executed: unknown, strong: boolean, otherwise: object = {}) => 
 });
 const failed = (code: string, executed: unknown) => ({ kind: 'failed', code, executed });
 
-type Row = readonly [name: string, status: number, facts: Facts, context: Partial<ClassifyContext>, object];
+type Given = Partial<ClassifyContext> & { sessionSent?: boolean };
+type Row = readonly [name: string, status: number, facts: Facts, context: Given, expected: object];
 
 const ROWS: readonly Row[] = [
   // ---- answers
@@ -299,7 +300,7 @@ const ROWS: readonly Row[] = [
 
 describe('classify', () => {
   it.each(ROWS)('%s', (_name, status, facts, given, expected) => {
-    const { sessionSent, ...context } = given as Partial<ClassifyContext> & { sessionSent?: boolean };
+    const { sessionSent, ...context } = given;
 
     const verdict = classify(
       {

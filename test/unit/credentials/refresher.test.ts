@@ -225,6 +225,16 @@ describe('generations', () => {
     expect(events.filter((e) => e.type === 'failed')).toHaveLength(1);
   });
 
+  it('a short-lived answer that ends on the server before it ends here is renewed, not latched', async () => {
+    const { clock, grant, provider } = setUp({ lifetimeMs: 30_000, refresh: { background: 'never' } });
+    await provider.acquire(TARGET);
+    await provider.acquire(TARGET, { rejected: { generation: 1, status: 401 } });
+    await clock.advance(20_000);
+    const credential = await provider.acquire(TARGET, { rejected: { generation: 2, status: 401 } });
+    expect(credential.generation).toBe(3);
+    expect(grant.requests).toHaveLength(3);
+  });
+
   it('the same value again does not move the generation, and after a refusal is no answer', async () => {
     const { clock, grant, provider } = setUp({ refresh: { background: 'never' } });
     grant.script.push(token('SAME'), token('SAME'), token('SAME'));

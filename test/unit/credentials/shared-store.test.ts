@@ -148,6 +148,17 @@ describe('across replicas', () => {
     expect(server.posts).toBe(1);
   });
 
+  it('client credentials do not wait long for a lease: they spend nothing', async () => {
+    const clock = skewedClock();
+    const store = memoryCredentialStore({ clock });
+    await store.lease('test-credential', 60_000);
+    const grant = new ScriptedGrant(false);
+    const waiting = makeRefresher(grant, clock, { store }).acquire(TARGET);
+    await clock.advance(2_200);
+    expect((await waiting).generation).toBe(1);
+    expect(grant.requests).toHaveLength(1);
+  });
+
   it('H08: invalid_grant adopts the newer pair of another replica, even one written a moment later', async () => {
     const clock = skewedClock();
     const store = memoryCredentialStore({ clock });
@@ -239,7 +250,10 @@ describe('store down', () => {
     await clock.advance(600_000);
     store.broken = false;
     expect((await provider.acquire(TARGET)).generation).toBe(2);
-    expect((await store.read('test-credential'))?.generation).toBe(1);
+    expect(JSON.parse((await store.read('test-credential'))?.data ?? '{}')).toMatchObject({
+      gen: 2,
+      access: 'A2',
+    });
   });
 
   it('a store that never answers counts as down', async () => {
@@ -295,6 +309,27 @@ describe('store down', () => {
     await closing;
     await waiting;
     expect(JSON.parse((await store.read('test-credential'))?.data ?? '{}')).toMatchObject({ refresh: 'R1' });
+  });
+
+  it('a record deleted and written anew by another replica is not taken for the old one', async () => {
+    let draws = 0;
+    const clock = Object.assign(skewedClock(), { random: () => (++draws * 0.137) % 1 });
+    const server = new StrictServer();
+    const store = memoryCredentialStore({ clock });
+    const a = makeRefresher(server.grant(), clock, { store, refresh: { background: 'never' } });
+    await a.acquire(TARGET);
+    const old = await store.read('test-credential');
+    await store.compareAndSet('test-credential', old?.generation, undefined);
+    server.current = 'R-new-login';
+    const seed = { refreshToken: new Secret('R-new-login') };
+    const b = makeRefresher(server.grant(), clock, { store, seed, refresh: { background: 'never' } });
+    await b.acquire(TARGET);
+    expect((await store.read('test-credential'))?.generation).not.toBe(old?.generation);
+    await clock.advance(600_000);
+    await b.acquire(TARGET);
+    const credential = await a.acquire(TARGET);
+    expect(await bearerOf(credential)).toBe('Bearer A3');
+    expect(server.reuses).toBe(0);
   });
 
   it('forget deletes the record', async () => {

@@ -256,7 +256,7 @@ describe('tokenFromFile', () => {
     await rename(`${path}.new`, path);
     expect(await bearerOf(await provider.acquire(TARGET))).toBe(`Bearer ${next}`);
     await rm(path);
-    await clock.advance(3_700_000);
+    await clock.advance(3_900_000);
     expect((await errorOf(provider.acquire(TARGET))).code).toBe('ERR_CREDENTIAL_SOURCE');
   });
 

@@ -1,0 +1,83 @@
+/**
+ * What a server's refusals of a token lead to.
+ *
+ * Guarantees that a refused generation is renewed once for all who report it, that a refusal of an older
+ * generation leads to nothing, and that a server which refuses the answer to its own refusal, too, costs one
+ * token request a minute at most. Does no I/O and sets no timer.
+ */
+import type { Clock } from '../clock.js';
+import type { HostedMcpError } from '../errors.js';
+import type { HeldToken } from './held-token.js';
+import { REFUSAL_LATCH_MS } from './options.js';
+import { problemError } from './problem.js';
+import type { AcquireOptions } from './provider.js';
+
+export class Rejections {
+  readonly #clock: Clock;
+  readonly #onLatch: (error: HostedMcpError) => void;
+  #refused: number | undefined;
+  /** The generation that was made for a refusal, and when. */
+  #answer: { readonly generation: number; readonly atMs: number } | undefined;
+  #latched: { readonly generation: number; readonly untilMs: number } | undefined;
+
+  constructor(clock: Clock, onLatch: (error: HostedMcpError) => void) {
+    this.#clock = clock;
+    this.#onLatch = onLatch;
+  }
+
+  /** The generation a server refused: not to be served any more. */
+  get refused(): number | undefined {
+    return this.#refused;
+  }
+
+  /** A caller reports a refusal. */
+  note({ rejected, scope }: AcquireOptions, token: HeldToken | undefined): void {
+    // A 403 for want of scope says that the token itself is fine.
+    if (rejected === undefined || (scope !== undefined && rejected.status === 403)) return;
+    if (token === undefined || rejected.generation < token.generation) return;
+    if (this.latchError(token.generation) !== undefined) return;
+    const answer = this.#answer;
+    const sinceMs = answer === undefined ? 0 : this.#clock.monotonic() - answer.atMs;
+    // Half of a short life later it is more likely to have ended than to be wrong.
+    const isAtOnce = sinceMs < Math.min(REFUSAL_LATCH_MS, token.lifetimeMs / 2);
+    if (answer?.generation === token.generation && isAtOnce) this.#latch(token.generation);
+    else this.#refused = token.generation;
+  }
+
+  /** A token that arrived while another was refused answers that refusal; the same value again is no answer. */
+  noteMinted(token: HeldToken, before: number | undefined): void {
+    if (this.#refused === undefined || this.#refused !== before) return;
+    if (token.generation === before) {
+      this.#latch(token.generation);
+      return;
+    }
+    this.#answer = { generation: token.generation, atMs: this.#clock.monotonic() };
+    this.#refused = undefined;
+  }
+
+  /** Why this generation is not given out for now. */
+  latchError(generation: number | undefined): HostedMcpError | undefined {
+    if (this.#latched === undefined || this.#latched.generation !== generation) return undefined;
+    const leftMs = this.#latched.untilMs - this.#clock.monotonic();
+    if (leftMs <= 0) {
+      this.#latched = undefined;
+      return undefined;
+    }
+    return problemError(
+      {
+        code: 'ERR_CREDENTIAL_REJECTED',
+        what: 'The server refused the credential and the one that was obtained for that refusal',
+        fields: { reason: 'rejected' },
+      },
+      { retryAfterMs: Math.ceil(leftMs) },
+    );
+  }
+
+  #latch(generation: number): void {
+    this.#latched = { generation, untilMs: this.#clock.monotonic() + REFUSAL_LATCH_MS };
+    // When the latch ends the value is tried once more: servers mend, too.
+    this.#refused = undefined;
+    const error = this.latchError(generation);
+    if (error !== undefined) this.#onLatch(error);
+  }
+}
