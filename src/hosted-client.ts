@@ -27,7 +27,7 @@ import {
 import { type Clock, systemClock, type Timer } from './clock.js';
 import { HostedConnection } from './connection/connection.js';
 import type { Connection } from './connection/types.js';
-import { makeAsyncDisposable } from './disposer.js';
+import { type AsyncDisposer, makeAsyncDisposable } from './disposer.js';
 import { HostedMcpError } from './errors.js';
 import { CALL_LINK, type CallLink, HostedTransport } from './hosted-transport.js';
 import { LIMITS } from './limits.js';
@@ -36,6 +36,8 @@ import { guardedValidator, refusedResult } from './output-validator.js';
 import { missingCapability } from './required-capability.js';
 
 export type HostedClientOptions = HostedOptions & ClientOptions & { url?: string | URL | undefined };
+
+export interface HostedClient extends AsyncDisposer {}
 
 /** The SDK's own default. */
 const REQUEST_TIMEOUT_MS = 60_000;
@@ -56,6 +58,7 @@ const NEVER_MS = 2 ** 31 - 1;
  * The constructor throws `TypeError` for an option that cannot be used. Speaks the protocol versions that
  * have `initialize` (2025-11-25 and before).
  */
+// biome-ignore lint/suspicious/noUnsafeDeclarationMerging: the constructor defines what AsyncDisposer names.
 export class HostedClient extends Client {
   readonly #clock: Clock;
   readonly #lazy: boolean;
@@ -63,6 +66,8 @@ export class HostedClient extends Client {
   #given: HostedTransport | undefined;
   #connecting: Promise<void> | undefined;
   #connected = false;
+  /** `initialize` is under way. */
+  #initializing = false;
   #closing: Promise<void> | undefined;
   #wantsListening: boolean;
   /** Options of the requests that were answered: what fails after that was refused here. */
@@ -187,9 +192,9 @@ export class HostedClient extends Client {
 
   /** Deletes the session, then ends everything. Idempotent; never rejects. */
   override close(): Promise<void> {
-    // The SDK calls it, un-awaited, when a handshake fails: then only its own state is to be undone.
-    if (this.#connecting !== undefined && this.#closing === undefined && !this.#connected)
-      return super.close().catch(() => {});
+    // The SDK calls it, un-awaited, when a handshake has failed: then only its own state is to be undone.
+    const isUndoing = this.#connecting !== undefined && !this.#connected && !this.#initializing;
+    if (isUndoing && this.#closing === undefined) return super.close().catch(() => {});
     this.#closing ??= (async () => {
       const engine = this.#given?.connection ?? this.#engine;
       await engine?.close();
@@ -203,6 +208,12 @@ export class HostedClient extends Client {
     schema: AnySchema,
     options: RequestOptions | undefined,
   ): Promise<unknown> {
+    if (request.method === 'initialize') {
+      this.#initializing = true;
+      return this.#timed(request, schema, options).finally(() => {
+        this.#initializing = false;
+      });
+    }
     const list = request.method === 'tools/list' ? (request as ListToolsRequest) : undefined;
     if (list !== undefined && list.params?.cursor === undefined) return this.#allTools(list, schema, options);
     return this.#timed(request, schema, options);
@@ -337,7 +348,6 @@ export class HostedClient extends Client {
           onresumptiontoken: onToken,
           ...(progress !== undefined && { onprogress: progress }),
         });
-      // The handshake itself comes through here: it must not wait for itself.
       const opening = this.#connected || request.method === 'initialize' ? undefined : this.#openFirst();
       // Whoever has given up meanwhile sends nothing; nobody hears of this rejection.
       const sent = opening?.then(() => (ended ? Promise.reject(closedError()) : send())) ?? send();

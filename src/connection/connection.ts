@@ -210,7 +210,7 @@ export class HostedConnection implements Connection {
     }
     this.#way.travel(call).then(
       (answer) => call.succeed(answer),
-      (error) => call.fail(error),
+      (error) => call.fail(HostedMcpError.isInstance(error) ? error : brokenOnTheWay(call, error)),
     );
     return call.promise;
   }
@@ -377,4 +377,9 @@ export class HostedConnection implements Connection {
     this.#emitter.close();
     await this.#http.close();
   }
+}
+
+/** A function of the app (`session.isLost`, `retry.safeTools`, a credential's `headers`) threw something of its own. */
+function brokenOnTheWay(call: Call, cause: unknown): HostedMcpError {
+  return call.error('ERR_PROTOCOL', 'A function that was asked on the way of the call failed', { cause });
 }

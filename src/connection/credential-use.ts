@@ -13,6 +13,7 @@ export class CredentialUse {
   readonly #target: URL;
   #asked = 0;
   #answered = 0;
+  #sharedUpTo = 0;
   #uses = 0;
   #freshInRow = 0;
   /** The generation seen last. */
@@ -39,8 +40,10 @@ export class CredentialUse {
       this.#freshInRow = this.#uses === 1 && credential.expiresAtMs === undefined ? this.#freshInRow + 1 : 0;
       this.generation = credential.generation;
       this.#uses = 0;
+      this.#sharedUpTo = this.#asked;
     }
-    this.#uses += 1;
+    // Those who asked while it was on its way share one use.
+    if (this.#uses === 0 || order > this.#sharedUpTo) this.#uses += 1;
     return credential;
   }
 }

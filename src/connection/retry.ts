@@ -19,13 +19,13 @@ export interface RetryPlan {
   delayMs(attempt: number): number;
 }
 
-export async function withRetries<T>(run: () => Promise<T>, plan: RetryPlan): Promise<T> {
+export async function withRetries<T>(run: (attempt: number) => Promise<T>, plan: RetryPlan): Promise<T> {
   let last: unknown;
   try {
     return await pRetry(
-      async () => {
+      async (attempt) => {
         try {
-          return await run();
+          return await run(attempt);
         } catch (error) {
           last = error;
           // p-retry refuses errors of another realm and gives up on a TypeError: it sees only ours.

@@ -36,6 +36,11 @@ export class InitializeRefused extends HostedMcpError {
 
 /** `initialized` meets another node than `initialize` did: the socket often leads to the right one at the next try. */
 const INITIALIZED_TRIES = 5;
+/**
+ * A handshake that somebody on the way has swallowed is made again after it, for all callers wait for it; the
+ * later tries have all the time that is left, for servers that need long to wake up.
+ */
+const FIRST_TRY_MS = 15_000;
 /** Method not found, unsupported protocol version (2026-07-28). */
 const WITHOUT_INITIALIZE: ReadonlySet<number> = new Set([-32601, -32022]);
 
@@ -49,8 +54,34 @@ export class Handshake {
     this.#parts = parts;
   }
 
-  /** Opens a session; rejects with a `HostedMcpError`, retryable where nothing reached the server or it was briefly away. */
-  async open(initialize: JsonRpcRequest, number: number, signal: AbortSignal): Promise<Session> {
+  /**
+   * Opens a session, within a bound; rejects with a `HostedMcpError`, retryable where nothing reached the
+   * server or it was briefly away.
+   */
+  async open(
+    initialize: JsonRpcRequest,
+    number: number,
+    ended: AbortSignal,
+    attempt: number,
+    leftMs: number,
+  ): Promise<Session> {
+    const bound = new AbortController();
+    const onEnded = () => bound.abort(ended.reason);
+    if (ended.aborted) onEnded();
+    ended.addEventListener('abort', onEnded, { once: true });
+    const withinMs = attempt === 1 ? Math.min(FIRST_TRY_MS, leftMs) : leftMs;
+    const timer = this.#parts.clock.setTimeout(() => bound.abort(lateError()), Math.max(withinMs, 1_000));
+    try {
+      return await this.#open(initialize, number, bound.signal);
+    } catch (error) {
+      throw bound.signal.aborted ? bound.signal.reason : error;
+    } finally {
+      timer.clear();
+      ended.removeEventListener('abort', onEnded);
+    }
+  }
+
+  async #open(initialize: JsonRpcRequest, number: number, signal: AbortSignal): Promise<Session> {
     const { wire, credentials, target } = this.#parts;
     let credential = await credentials.acquire(target, { signal });
     for (let renewed = false; ; ) {
@@ -149,6 +180,13 @@ export class Handshake {
       }
     }
   }
+}
+
+function lateError(): HostedMcpError {
+  return new HostedMcpError('ERR_TIMEOUT', 'The server did not complete the handshake in time', {
+    method: 'initialize',
+    retryable: true,
+  });
 }
 
 /** What a refresh has to know of the refusal. */

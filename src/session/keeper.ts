@@ -72,6 +72,8 @@ export class SessionKeeper {
   #givenUpOnPing = 0;
   /** The session that took the place of one given up on a ping's or three suspects' word. */
   #bornOfDoubt: Session | undefined;
+  /** The next session will be such a one. */
+  #inDoubt = false;
 
   constructor(parts: KeeperParts) {
     this.#parts = parts;
@@ -234,14 +236,8 @@ export class SessionKeeper {
 
   #giveUpOnDoubt(session: Session, reason: string): Promise<Session> | undefined {
     this.#drop(session, reason);
-    const opening = this.#opening ?? (this.state === 'unstable' ? undefined : this.#open(reason));
-    opening?.then(
-      (fresh) => {
-        this.#bornOfDoubt = fresh;
-      },
-      () => {},
-    );
-    return opening;
+    this.#inDoubt = true;
+    return this.#opening ?? (this.state === 'unstable' ? undefined : this.#open(reason));
   }
 
   /** The new token was refused with the session: is it bound to the old one, is it gone, or do pings say nothing here? */
@@ -315,7 +311,9 @@ export class SessionKeeper {
     const untilMs = clock.monotonic() + maxElapsedMs;
     for (let setUps = 1; ; setUps += 1) {
       const number = this.#numbered + 1;
-      const session = await withRetries(() => this.#handshake.open(initialize, number, signal), {
+      const open = (attempt: number) =>
+        this.#handshake.open(initialize, number, signal, attempt, untilMs - clock.monotonic());
+      const session = await withRetries(open, {
         clock,
         signal,
         attempts: Math.max(3, maxAttempts),
@@ -357,6 +355,8 @@ export class SessionKeeper {
     this.#hasStood = true;
     this.#session = session;
     this.#last = session;
+    this.#bornOfDoubt = this.#inDoubt ? session : undefined;
+    this.#inDoubt = false;
     this.#failure = undefined;
     this.#rest = undefined;
     if (previous !== undefined && previous.phase === 'current') {

@@ -14,6 +14,7 @@ export type {
   ScriptedRequest,
   ServerCounts,
   ServerLogEntry,
+  StreamCutShape,
   TokenReply,
   ToolCallContext,
   ToolDefinition,

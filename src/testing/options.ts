@@ -6,10 +6,13 @@
  */
 import { type Clock, systemClock } from '../clock.js';
 import { defaultTools } from './tools.js';
-import type { HostedServerOptions, ToolDefinition } from './types.js';
+import type { HostedServerOptions, StreamCutShape, ToolDefinition } from './types.js';
 
 /** Newest first. */
 export const KNOWN_VERSIONS: readonly string[] = ['2025-11-25', '2025-06-18', '2025-03-26', '2024-11-05'];
+
+/** The first revision without handshake, sessions and GET. */
+export const MODERN_VERSION = '2026-07-28';
 
 export interface ServerOptions {
   readonly tools: readonly ToolDefinition[];
@@ -24,12 +27,25 @@ export interface ServerOptions {
   readonly sessionLostStatus: 400 | 401 | 403 | 404 | 200;
   readonly answer: 'json' | 'sse' | undefined;
   readonly compress: 'gzip' | 'br' | undefined;
-  readonly eventStore: boolean;
+  readonly eventStore: boolean | 'deaf';
+  readonly heartbeatMs: number | undefined;
+  readonly retryFieldMs: number | undefined;
+  /** Infinite where there is no such limit. */
+  readonly idleCutMs: number;
+  readonly ageCutMs: number;
+  readonly silentDropMs: number;
+  readonly cutShape: StreamCutShape;
+  /** How long a stream that its client left stays open for the server; undefined: not at all. */
+  readonly keepAbandonedMs: number | undefined;
+  readonly keepAliveHintMs: number | undefined;
   readonly listen: boolean;
   /** How many nodes there are. */
   readonly nodes: number;
   readonly affinityCookie: boolean;
   readonly protocolVersion: string | undefined;
+  readonly wire: 'streamable' | 'legacy-sse' | 'modern';
+  readonly legacyRefusalStatus: 400 | 404 | 405;
+  readonly legacyEndpoint: string;
   readonly handshakeStatus: 200 | 202 | 204;
   readonly clock: Clock;
 }
@@ -39,6 +55,7 @@ const DEFAULT_TOKEN_LIFETIME_MS = 3_600_000;
 
 export function resolveServerOptions(given: HostedServerOptions): ServerOptions {
   const affinityCookie = flag(given, 'affinityCookie', false);
+  const protocolVersion = text(given, 'protocolVersion');
   return {
     tools: toolList(given.tools) ?? defaultTools(),
     pageSize: number(given, 'pageSize', Number.POSITIVE_INFINITY, 1),
@@ -52,12 +69,23 @@ export function resolveServerOptions(given: HostedServerOptions): ServerOptions 
     sessionLostStatus: oneOf(given, 'sessionLostStatus', [400, 401, 403, 404, 200] as const) ?? 404,
     answer: oneOf(given, 'answer', ['json', 'sse'] as const),
     compress: oneOf(given, 'compress', ['gzip', 'br'] as const),
-    eventStore: flag(given, 'eventStore', false),
+    eventStore: oneOf(given, 'eventStore', [true, false, 'deaf'] as const) ?? false,
+    heartbeatMs: optionalNumber(given, 'heartbeatMs', 1),
+    retryFieldMs: optionalNumber(given, 'retryFieldMs', Number.NEGATIVE_INFINITY),
+    idleCutMs: number(given, 'idleCutMs', Number.POSITIVE_INFINITY, 1),
+    ageCutMs: number(given, 'ageCutMs', Number.POSITIVE_INFINITY, 1),
+    silentDropMs: number(given, 'silentDropMs', Number.POSITIVE_INFINITY, 0),
+    cutShape: oneOf(given, 'cutShape', ['fin', 'eof', 'reset', 'status'] as const) ?? 'fin',
+    keepAbandonedMs: abandonment(given.abortNotPropagated),
+    keepAliveHintMs: optionalNumber(given, 'keepAliveHintMs', 0),
     listen: flag(given, 'listen', true),
     // A cookie that chooses between nodes means nothing with one node.
     nodes: number(given, 'nodesWithoutAffinity', affinityCookie ? 2 : 1, 1),
     affinityCookie,
-    protocolVersion: text(given, 'protocolVersion'),
+    protocolVersion,
+    wire: wireOf(oneOf(given, 'transport', ['streamable', 'legacy-sse'] as const), protocolVersion),
+    legacyRefusalStatus: oneOf(given, 'legacyRefusalStatus', [400, 404, 405] as const) ?? 404,
+    legacyEndpoint: text(given, 'legacyEndpoint') ?? '/messages',
     handshakeStatus: oneOf(given, 'handshakeStatus', [200, 202, 204] as const) ?? 202,
     clock: given.clock ?? systemClock(),
   };
@@ -91,9 +119,34 @@ function number(given: HostedServerOptions, key: Key, fallback: number, min: num
   const value = given[key];
   if (value === undefined) return fallback;
   if (typeof value !== 'number' || !Number.isFinite(value) || value < min) {
-    throw new TypeError(`${key} must be a number, ${min} or more`);
+    throw new TypeError(`${key} must be a number${min === Number.NEGATIVE_INFINITY ? '' : `, ${min} or more`}`);
   }
   return value;
+}
+
+function optionalNumber(given: HostedServerOptions, key: Key, min: number): number | undefined {
+  return given[key] === undefined ? undefined : number(given, key, 0, min);
+}
+
+function abandonment(given: unknown): number | undefined {
+  if (given === undefined || given === false) return undefined;
+  if (given === true) return Number.POSITIVE_INFINITY;
+  const forMs = typeof given === 'object' && given !== null && 'forMs' in given ? given.forMs : undefined;
+  if (typeof forMs !== 'number' || !Number.isFinite(forMs) || forMs < 0) {
+    throw new TypeError('abortNotPropagated must be true, false or { forMs: 0 or more }');
+  }
+  return forMs;
+}
+
+function wireOf(
+  transport: 'streamable' | 'legacy-sse' | undefined,
+  protocolVersion: string | undefined,
+): ServerOptions['wire'] {
+  if (protocolVersion !== MODERN_VERSION) return transport ?? 'streamable';
+  if (transport === 'legacy-sse') {
+    throw new TypeError(`transport 'legacy-sse' does not go with protocolVersion '${MODERN_VERSION}'`);
+  }
+  return 'modern';
 }
 
 function text(given: HostedServerOptions, key: Key): string | undefined {

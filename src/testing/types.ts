@@ -69,8 +69,41 @@ export interface HostedServerOptions {
   answer?: 'json' | 'sse' | undefined;
   /** Answers are encoded so, whether the client asked for it or not. */
   compress?: 'gzip' | 'br' | undefined;
-  /** SSE events carry ids and are kept, so that a cut stream can be resumed with `Last-Event-ID`. */
-  eventStore?: boolean | undefined;
+  /**
+   * SSE events carry ids and are kept, so that a cut stream can be resumed with `Last-Event-ID`. `'deaf'`, as
+   * some real stores are: a resume brings what every stream of the session has stored after that event,
+   * then nothing more; what is stored later comes with the next resume. Such a stream never ends by itself.
+   */
+  eventStore?: boolean | 'deaf' | undefined;
+  /** A comment line on every open event stream this often, as a server's own keep-alive. None by default. */
+  heartbeatMs?: number | undefined;
+  /** `retry:` at the start of every event stream, in milliseconds. May be 0, negative or huge. */
+  retryFieldMs?: number | undefined;
+  /**
+   * A proxy's idle limit: an event stream on which the server sent nothing for so long is cut by `cutShape`. A
+   * request whose answer has not begun by then is answered 504 with a page, whatever the shape.
+   */
+  idleCutMs?: number | undefined;
+  /** A proxy's limit on the whole answer, counted from the request: the same, although bytes flowed. */
+  ageCutMs?: number | undefined;
+  /**
+   * What a cut looks like. `'fin'`, the default: the connection closes in mid-answer. `'eof'`: the answer ends
+   * as if it were complete. `'reset'`: the connection is reset. `'status'`: as `'fin'`, and the next three requests for
+   * a stream of that session are answered 502, 503 and 504 with a page. (Sessions are told apart by the header:
+   * without one, all clients share the three.)
+   */
+  cutShape?: StreamCutShape | undefined;
+  /**
+   * A proxy that does not tell the server when a client leaves a stream: for the server it stays open, so that
+   * a new GET is refused with 409, until `releaseStreams()`, until `forMs` after the client left, or until the
+   * proxy's own `idleCutMs` or `ageCutMs`. What is sent meanwhile goes nowhere. `cutStreams()` then cuts the
+   * client's side only.
+   */
+  abortNotPropagated?: boolean | { forMs: number } | undefined;
+  /** So long after an event stream was opened, its bytes go nowhere, and neither does its end. */
+  silentDropMs?: number | undefined;
+  /** `Keep-Alive: timeout=...` on every answer, in full seconds. The server itself closes no idle socket. */
+  keepAliveHintMs?: number | undefined;
   /** False: GET is answered 405. */
   listen?: boolean | undefined;
   /**
@@ -80,8 +113,20 @@ export interface HostedServerOptions {
   nodesWithoutAffinity?: number | undefined;
   /** A `node` cookie is given out, and a request that brings it goes to its node (two nodes by default). */
   affinityCookie?: boolean | undefined;
-  /** Pins the version the handshake answers; by default the client's own, if known. */
+  /**
+   * Pins the version the handshake answers; by default the client's own, if known. `'2026-07-28'` is another
+   * protocol: `server/discover` and `subscriptions/listen`, no handshake, no sessions, no GET, no resume.
+   */
   protocolVersion?: string | undefined;
+  /**
+   * `'legacy-sse'`: HTTP+SSE of 2024-11-05. `url` is then `/sse`: GET opens the stream and the session, its
+   * `endpoint` event says where to POST, answers come on the stream, and the session is lost with it.
+   */
+  transport?: 'streamable' | 'legacy-sse' | undefined;
+  /** With `'legacy-sse'`: how a POST to `/sse`, and everything at `/mcp`, is refused; 404 by default. */
+  legacyRefusalStatus?: 400 | 404 | 405 | undefined;
+  /** With `'legacy-sse'`: what the `endpoint` event says instead of `/messages`; `sessionId` is added to its query. */
+  legacyEndpoint?: string | undefined;
   /** The answer to `notifications/initialized`; 202 by default, 200 has the body `null`. */
   handshakeStatus?: 200 | 202 | 204 | undefined;
   /** Moves every timer, expiry and date of the server. The real clock by default. */
@@ -114,6 +159,8 @@ export interface ScriptedRequest {
 export type ScriptedHeaders = Record<string, string | string[]>;
 export type ScriptedChunk = string | Uint8Array | { pauseMs: number };
 export type CutShape = 'fin' | 'eof' | 'reset';
+/** How an event stream is cut: see `cutShape`. */
+export type StreamCutShape = CutShape | 'status';
 
 /**
  * An answer instead of the server's own. `tool: 'run'` first does what was asked (a tool runs and is counted, an
@@ -160,8 +207,16 @@ export interface ServerCounts {
   readonly executionsById: Record<string, number>;
   readonly initializes: number;
   readonly tokenRequests: number;
-  /** GET requests to the MCP endpoint. */
+  /** GET requests to the MCP endpoint, resumes included. */
   readonly listens: number;
+  /** GET requests for a stream, with either transport. */
+  readonly gets: number;
+  /** GET requests with `Last-Event-ID`. */
+  readonly resumes: number;
+  /** `subscriptions/listen` requests. */
+  readonly subscriptions: number;
+  /** Not a count but a reading: event streams that are open just now, as the server sees it. Scripted ones are not. */
+  readonly streamsOpen: number;
   readonly deletes: number;
   readonly pings: number;
   /** Every HTTP request to the MCP endpoint. */
@@ -204,7 +259,7 @@ export interface Deployment {
 export type HostedServer = HostedServerControls & AsyncDisposer;
 
 export interface HostedServerControls {
-  /** The MCP endpoint. */
+  /** The MCP endpoint, of the transport that is set just now. */
   readonly url: string;
   readonly issuer: string;
   readonly tokenEndpoint: string;
@@ -221,7 +276,9 @@ export interface HostedServerControls {
   /** All sessions are forgotten. Open streams and running calls are left alone: see `cutStreams()`. */
   dropSessions(): void;
   /** Cuts every open event stream, of calls and listeners; `'fin'` by default. */
-  cutStreams(shape?: CutShape | undefined): void;
+  cutStreams(shape?: StreamCutShape | undefined): void;
+  /** The server hears of every client that has left: see `abortNotPropagated`. */
+  releaseStreams(): void;
   deploy(change: Deployment): void;
   /** From now on and for so long, the MCP endpoint answers 429 with `Retry-After`. */
   throttle(forMs: number): void;
@@ -231,7 +288,10 @@ export interface HostedServerControls {
     options?: { times?: number | undefined } | undefined,
   ): void;
   restoreTokenEndpoint(): void;
-  /** Changes options from now on; `undefined` puts back the default. The clock cannot be changed. */
+  /**
+   * Changes options from now on; `undefined` puts back the default. Limits hold for open streams, too. The clock
+   * cannot be changed.
+   */
   set(options: Omit<HostedServerOptions, 'clock'>): void;
   /** Empties `counts` and `log`. Tokens, sessions, options and scripted replies stay. */
   reset(): void;

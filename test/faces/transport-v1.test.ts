@@ -425,7 +425,10 @@ describe('HostedTransport under the SDK v1 Client', () => {
       ['sessionId', { sessionId: '' }],
       ['protocolVersion', { sessionId: 'x', protocolVersion: 7 as never }],
       ['requestInit', { requestInit: { headers: 'x' } }],
-      ['reopenMaxDelayMs', { reconnectionOptions: { maxReconnectionDelay: -1 } as never }],
+      [
+        'reconnectionOptions.maxReconnectionDelay',
+        { reconnectionOptions: { maxReconnectionDelay: -1 } as never },
+      ],
       ['maxRetries', { maxRetries: 1 } as never],
     ])('refuses %s that cannot be used with a TypeError', (name, options) => {
       expect(() => new HostedTransport('http://127.0.0.1:1/mcp', options)).toThrow(TypeError);

@@ -5,6 +5,7 @@ import {
   type HostedOptions,
   HostedTransport,
   type HostedTransportOptions,
+  type HttpFetch,
 } from '../../src/index.js';
 import { type HostedServer, type ScriptedReply, startHostedServer } from '../../src/testing/index.js';
 import { connectFace, FACES } from './faces.js';
@@ -299,10 +300,13 @@ const REFUSED = [405, 406, 411, 413, 415, 421, 501];
 describe('answers that cannot be used', () => {
   ANSWERS.forEach(([name, code, reply], index) => {
     const face = FACES[index % FACES.length] ?? 'v1';
-    it(`${name}, ${face}: ${code} at once, the session goes on`, async () => {
+    it.each([
+      ['undici', {}],
+      ['fetch', { fetch: globalThis.fetch as HttpFetch }],
+    ])(`${name}, ${face} over %s: ${code} at once, the session goes on`, async (_road, road) => {
       const scene = await startServer();
       const { server } = scene;
-      const options = { http: { maxMessageBytes: 10_000 }, streams: { listen: false } };
+      const options = { http: { maxMessageBytes: 10_000, ...road }, streams: { listen: false } };
       const caller = await connectFace(face, scene, options);
       const told: unknown[] = [];
       caller.connection.on('call', (done) => told.push([done.method, done.executed, done.code]));

@@ -65,14 +65,14 @@ describe('H32 the token is refreshed while a call is under way on a session boun
     });
   }
 
-  it('the call is answered as plain JSON: the same', async () => {
+  it('the call takes longer than a grace, and is answered as plain JSON: the same', async () => {
     const scene = await startServer({ bindSession: 'token', answer: 'json' });
     const { server, clock } = scene;
     const client = await connect(scene, QUIET);
     await clock.advance(BEFORE_SOFT_MS);
-    const long = slow(client, 'long');
+    const long = slow(client, 'long', 14_000);
     await refreshDuring(scene);
-    await clock.advance(1_000);
+    await clock.advance(12_000);
 
     await long;
     await clock.settle();
@@ -103,6 +103,41 @@ describe('H32 the token is refreshed while a call is under way on a session boun
       [['session#1', 'token#1', 202]],
     );
     expect(pairsOf(scene, 'DELETE')).toEqual(['session#1 token#1']);
+  });
+
+  it('cancelling it while the new session is being opened: still the session and the token it is under', async () => {
+    const scene = await startServer(OPTIONS);
+    const { server, clock } = scene;
+    const client = await connect(scene, QUIET);
+    server.replyOnce(
+      { http: 'POST', method: 'initialize' },
+      {
+        tool: 'run',
+        chunks: (request) => [{ pauseMs: 5_000 }, `data: ${JSON.stringify(request.answer)}\n\n`],
+      },
+    );
+    await clock.advance(BEFORE_SOFT_MS);
+    const caller = new AbortController();
+    const long = failureOf(
+      client.callTool({ name: 'slow', arguments: { ms: 30_000 } }, { signal: caller.signal }),
+    );
+    await refreshDuring(scene);
+    const replaced = client.connection.once('session-replaced');
+    const lost: string[] = [];
+    client.connection.on('session-lost', ({ reason }) => lost.push(reason));
+
+    caller.abort();
+    expect(await long).toMatchObject({ code: 'ERR_ABORTED', executed: 'unknown' });
+    await clock.advance(5_000);
+    await replaced;
+    await clock.settle();
+
+    const cancels = server.log.filter((entry) => entry.rpcMethod === 'notifications/cancelled');
+    expect(cancels.map(({ sessionLabel, tokenLabel, status }) => [sessionLabel, tokenLabel, status])).toEqual(
+      [['session#1', 'token#1', 202]],
+    );
+    expect(lost).toEqual([]);
+    expect(server.counts.initializes).toBe(2);
   });
 
   it('its stream is cut after the refresh: taken up again under the old token, the tool ran once', async () => {

@@ -72,10 +72,17 @@ describe('H34 two nodes and no affinity, one call every 20 s', () => {
       });
       const { server, clock } = scene;
       const client = await connect(scene);
+      const callsBefore: number[] = [];
+      client.connection.on('state', ({ current }) => {
+        const calls = server.log.filter((entry) => entry.rpcMethod === 'tools/call');
+        if (current === 'unstable') callsBefore.push(calls.length);
+      });
 
       const rounds = await agent(scene, client);
 
       expectHonest(scene, rounds);
+      // Three useless sessions; where a ping finds the other node alive, the first of them takes three calls.
+      expect(callsBefore[0]).toBe(status === 404 ? 3 : 5);
       expect(client.connection.state).toBe('unstable');
       expect(client.connection.health()).toMatchObject({ ok: false, code: 'ERR_SESSION_UNSTABLE' });
       // 60 calls, each of them lost, would have been 61.

@@ -54,6 +54,16 @@ describe('CredentialUse', () => {
     expect((await acquireAll([1, 2, 3, 4], 1_000)).isAlwaysNew).toBe(false);
   });
 
+  it('callers at once who share an answer are one use of it', async () => {
+    const { use: made } = use([1, 2, 2, 2, 3, 4, 4]);
+    await made.acquire();
+    await Promise.all([made.acquire(), made.acquire(), made.acquire()]);
+    await made.acquire();
+    await Promise.all([made.acquire(), made.acquire()]);
+
+    expect(made.isAlwaysNew).toBe(true);
+  });
+
   it('an older generation that arrives late is no news', async () => {
     const late = withResolvers();
     let first = true;

@@ -41,6 +41,10 @@ describe('Breaker', () => {
     ]);
   });
 
+  it('the answers of the lost session itself count, too', () => {
+    expect([0, 0, 1, 0].map((answered) => breaker.lost(answered))).toEqual(new Array(4).fill(undefined));
+  });
+
   it('trips at the fifth loss within ten minutes, useful or not', async () => {
     for (let lost = 1; lost <= 4; lost += 1) expect(await session(10, MINUTE)).toBeUndefined();
     expect(await session(10, MINUTE)).toBe(5_000);
