@@ -213,9 +213,9 @@ function withoutReplayPhrases(text: string): string {
 function describeCause(cause: unknown): unknown {
   if (HostedMcpError.isInstance(cause)) return cause;
   const code = codeOf(cause);
-  const name = typeof cause === 'object' && cause !== null && 'name' in cause ? String(cause.name) : 'Error';
+  const name = typeof cause === 'object' && cause !== null && 'name' in cause ? cause.name : undefined;
   const described: Error & { code?: string } = new Error('The underlying error is named by its code.');
-  described.name = /^[A-Za-z]{1,40}$/.test(name) ? name : 'Error';
+  described.name = typeof name === 'string' && /^[A-Za-z]{1,40}$/.test(name) ? name : 'Error';
   if (code !== undefined) described.code = code;
   delete described.stack;
   return described;

@@ -4,12 +4,13 @@
 import type { Disposer } from '../disposer.js';
 import type { Executed, HostedMcpError, HostedMcpErrorCode } from '../errors.js';
 import type { RequestId } from '../json-rpc.js';
-import type { ConnectionState, LossCause } from '../session/keeper.js';
+import type { LossCause } from '../session/keeper-parts.js';
 import type { SessionInfo } from '../session/session.js';
+import type { ConnectionState } from '../session/state.js';
 import type { Histogram } from './histogram.js';
 import type { ExchangeDone } from './wire.js';
 
-export type { ConnectionState } from '../session/keeper.js';
+export type { ConnectionState } from '../session/state.js';
 
 /** One JSON-RPC request, from hand-in to end. */
 export interface CallDone {

@@ -1,4 +1,6 @@
-/** The public names of the credentials part, and the helper that the engine uses. */
+/**
+ * The public names of the credentials part, and the helper that the engine uses.
+ */
 export {
   type AuthProviderLike,
   fromOAuthClientProvider,

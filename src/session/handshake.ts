@@ -55,7 +55,7 @@ export class Handshake {
   }
 
   /**
-   * Opens a session, within a bound; rejects with a `HostedMcpError`, retryable where nothing reached the
+   * Opens a session, by `untilMs` on the monotonic clock; rejects with a `HostedMcpError`, retryable where nothing reached the
    * server or it was briefly away.
    */
   async open(
@@ -63,12 +63,13 @@ export class Handshake {
     number: number,
     ended: AbortSignal,
     attempt: number,
-    leftMs: number,
+    untilMs: number,
   ): Promise<Session> {
     const bound = new AbortController();
     const onEnded = () => bound.abort(ended.reason);
     if (ended.aborted) onEnded();
     ended.addEventListener('abort', onEnded, { once: true });
+    const leftMs = untilMs - this.#parts.clock.monotonic();
     const withinMs = attempt === 1 ? Math.min(FIRST_TRY_MS, leftMs) : leftMs;
     const timer = this.#parts.clock.setTimeout(() => bound.abort(lateError()), Math.max(withinMs, 1_000));
     try {

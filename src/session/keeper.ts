@@ -5,47 +5,26 @@
  * up only when the new one stands; and that whatever arrives late is released, not used. Never re-sends a
  * call: it only says on which session the next one may go.
  */
-import { type Clock, fullJitter } from '../clock.js';
+import { fullJitter } from '../clock.js';
 import type { Verdict } from '../connection/classify.js';
 import { withRetries } from '../connection/retry.js';
-import type { Wire } from '../connection/wire.js';
-import type { Credential, CredentialProvider } from '../credentials/provider.js';
+import type { Credential } from '../credentials/provider.js';
 import { HostedMcpError } from '../errors.js';
-import type { JsonRpcMessage, JsonRpcRequest } from '../json-rpc.js';
+import type { JsonRpcRequest } from '../json-rpc.js';
 import { Breaker } from './breaker.js';
 import { closedError, SetUpFailed, unstableError } from './failures.js';
 import { Handshake } from './handshake.js';
-import type { ResolvedSessionOptions } from './options.js';
+import type { KeeperParts, LossCause } from './keeper-parts.js';
 import { Prober } from './probe.js';
 import type { Session } from './session.js';
 import { type ConnectionState, StateMachine } from './state.js';
-
-export type { ConnectionState } from './state.js';
-
-/** Why a session was replaced or lost: by our own change of credential, or by the server. */
-export type LossCause = 'server' | 'credential';
-
-export interface KeeperParts {
-  readonly clock: Clock;
-  readonly wire: Wire;
-  readonly credentials: CredentialProvider;
-  readonly target: URL;
-  readonly options: ResolvedSessionOptions;
-  readonly maxAttempts: number;
-  readonly maxElapsedMs: number;
-  onState(state: ConnectionState, previous: ConnectionState, error?: HostedMcpError): void;
-  onMessage(message: JsonRpcMessage, session: Session | undefined): void;
-  /** Before waiting calls go out: puts back what the old session had, then the app's own set-up. */
-  setUp(session: Session, previous: Session | undefined, reason: string, signal: AbortSignal): Promise<void>;
-  onEstablished(session: Session, previous: Session | undefined, reason: string): void;
-  onSuspect(session: Session, reason: string): void;
-  onLost(session: Session, reason: string, cause: LossCause): void;
-}
 
 /** What `classify` says of an answer that may mean the end of a session. */
 type Suspicion = Pick<Extract<Verdict, { kind: 'session-suspect' }>, 'strong' | 'reason' | 'otherwise'>;
 
 const SUSPECTS_IN_ROW = 3;
+/** One session may have been lost in the same think-time by chance. */
+const DEATHS_TO_LEARN_FROM = 2;
 /** A failed set-up is tried once more on a new session. */
 const SET_UP_TRIES = 2;
 
@@ -68,6 +47,8 @@ export class SessionKeeper {
   #failure: HostedMcpError | undefined;
   /** Learned: this server ties a session to the token that opened it. */
   #bound: boolean;
+  /** Sessions in a row that did not survive a change of token. */
+  #diedOfChange = 0;
   /** Sessions given up on a ping's word. */
   #givenUpOnPing = 0;
   /** The session that took the place of one given up on a ping's or three suspects' word. */
@@ -144,6 +125,7 @@ export class SessionKeeper {
     if (this.#parts.options.boundToToken === false || !this.#prober.isOfUse) return undefined;
     return this.#prober.ask(session, credential).then((verdict) => {
       if (verdict !== 'refused') {
+        if (verdict === 'alive') this.#diedOfChange = 0;
         // Undecided: the session stays, and the next call's own answer will tell.
         if (session.acceptedGeneration < credential.generation)
           session.acceptedGeneration = credential.generation;
@@ -240,19 +222,20 @@ export class SessionKeeper {
     return this.#opening ?? (this.state === 'unstable' ? undefined : this.#open(reason));
   }
 
-  /** The new token was refused with the session: is it bound to the old one, is it gone, or do pings say nothing here? */
+  /**
+   * The new token was refused with the session: it may be bound to the old one, or gone with a deploy, or pings may
+   * say nothing here. Once proves nothing and costs nobody a further question; the second time it is settled.
+   */
   #replaceAfterChange(session: Session): Promise<Session> {
-    const { credential } = session;
-    const oldLives = (credential.expiresAtMs ?? Number.POSITIVE_INFINITY) > this.#parts.clock.now();
-    // Asked before the new session stands, for then the old one is deleted.
-    const asked = session === this.#session && oldLives ? this.#prober.ask(session, credential) : undefined;
+    const isFirstToKnow = session === this.#session && this.#opening === undefined;
     const replaced = this.#replace(session, 'the session did not survive a change of token');
-    const learn = async () => {
-      if ((await asked) !== 'alive') await this.#calibrate(replaced);
-      else this.#bound ||= this.#parts.options.boundToToken === 'detect';
-    };
-    void learn();
+    if (isFirstToKnow && ++this.#diedOfChange >= DEATHS_TO_LEARN_FROM) void this.#learn(replaced);
     return replaced;
+  }
+
+  async #learn(replaced: Promise<Session>): Promise<void> {
+    await this.#calibrate(replaced);
+    if (this.#prober.isOfUse) this.#bound ||= this.#parts.options.boundToToken === 'detect';
   }
 
   /** Asks a fresh session: one that refuses, too, proves that pings say nothing here. */
@@ -311,8 +294,7 @@ export class SessionKeeper {
     const untilMs = clock.monotonic() + maxElapsedMs;
     for (let setUps = 1; ; setUps += 1) {
       const number = this.#numbered + 1;
-      const open = (attempt: number) =>
-        this.#handshake.open(initialize, number, signal, attempt, untilMs - clock.monotonic());
+      const open = (attempt: number) => this.#handshake.open(initialize, number, signal, attempt, untilMs);
       const session = await withRetries(open, {
         clock,
         signal,

@@ -1,3 +1,7 @@
+/**
+ * `mcp-holdfast/testing`: a hosted server to test against, a manual clock, and contract suites. Imports no test
+ * runner and no SDK.
+ */
 export { startHostedServer } from './hosted-server.js';
 export { type ManualClock, manualClock } from './manual-clock.js';
 export { credentialStoreSuite, type SuiteRunner } from './store-suite.js';

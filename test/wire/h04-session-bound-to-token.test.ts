@@ -56,20 +56,23 @@ describe('H04 a session bound to the token that opened it', () => {
     expect(sessionsOf(scene, 'tools/call')).toEqual(['session#1 token#1', 'session#2 token#2']);
   });
 
-  it('the second time nobody is asked: the connection has learned it', async () => {
+  it('after the second time nobody is asked: the connection has learned it', async () => {
     const scene = await startServer({ bindSession: 'token', challenge: 'none', sessionLostStatus: 401 });
     const { server, clock } = scene;
     const client = await connect(scene);
     await clock.advance(AFTER_SOFT_MS);
     await echo(client, 'first');
+    expect(server.counts.pings).toBe(1);
+    await clock.advance(AFTER_SOFT_MS);
+    await echo(client, 'second');
     const { pings } = server.counts;
 
     await clock.advance(AFTER_SOFT_MS);
-    await echo(client, 'second');
+    await echo(client, 'third');
 
     expect(server.counts.pings).toBe(pings);
-    expect(server.counts).toMatchObject({ tokenRequests: 3, initializes: 3 });
-    expect(server.counts.executionsById).toEqual({ first: 1, second: 1 });
+    expect(server.counts).toMatchObject({ tokenRequests: 4, initializes: 4 });
+    expect(server.counts.executionsById).toEqual({ first: 1, second: 1, third: 1 });
   });
 
   it("with probe 'off': a typed error, no resend, no second token request, the next call works", async () => {
