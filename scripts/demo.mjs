@@ -28,7 +28,10 @@ const say = options.json ? () => {} : (line) => process.stdout.write(`${line}\n`
 
 const stock = await makeRunner('stock SDK client', async (server) => {
   const client = new Client(AGENT);
-  const authProvider = new ClientCredentialsProvider({ clientId: server.client.id, clientSecret: server.client.secret });
+  const authProvider = new ClientCredentialsProvider({
+    clientId: server.client.id,
+    clientSecret: server.client.secret,
+  });
   await client.connect(new StreamableHTTPClientTransport(new URL(server.url), { authProvider }));
   return client;
 });
@@ -41,7 +44,9 @@ const holdfast = await makeRunner('mcp-holdfast', async (server) => {
 });
 const runners = [stock, holdfast];
 
-say(`Tokens live ${TOKEN_LIFETIME_MS / 1000} s, sessions are bound to their token, one redeploy halfway; ${options.seconds} s.`);
+say(
+  `Tokens live ${TOKEN_LIFETIME_MS / 1000} s, sessions are bound to their token, one redeploy halfway; ${options.seconds} s.`,
+);
 say('');
 say(`   time   ${stock.name.padEnd(34)}${holdfast.name}`);
 
@@ -82,20 +87,35 @@ async function call(runner, callId) {
     return 'answered';
   } catch (error) {
     const known = HostedMcpError.isInstance(error);
-    runner.failures.push(known ? { code: error.code, executed: error.executed } : { code: error.code ?? error.name });
-    return known ? `${error.code}, executed: ${error.executed}` : `failed: ${String(error.message).replace(/\s+/g, ' ').slice(0, 24)}`;
+    runner.failures.push(
+      known ? { code: error.code, executed: error.executed } : { code: error.code ?? error.name },
+    );
+    return known
+      ? `${error.code}, executed: ${error.executed}`
+      : `failed: ${String(error.message).replace(/\s+/g, ' ').slice(0, 24)}`;
   }
 }
 
 function figures({ name, server, asked, answered, failures }) {
   const { executionsById, initializes, tokenRequests } = server.counts;
   const runTwice = Object.values(executionsById).filter((times) => times > 1).length;
-  return { client: name, asked, answered, failed: failures.length, runTwice, initializes, tokenRequests, failures };
+  return {
+    client: name,
+    asked,
+    answered,
+    failed: failures.length,
+    runTwice,
+    initializes,
+    tokenRequests,
+    failures,
+  };
 }
 
 function verdict(row) {
   const honest = row.failures.every(({ executed }) => executed !== undefined);
-  return row.answered >= row.asked - 1 && row.asked === row.answered + row.failed && row.runTwice === 0 && honest;
+  return (
+    row.answered >= row.asked - 1 && row.asked === row.answered + row.failed && row.runTwice === 0 && honest
+  );
 }
 
 function report(rows) {
@@ -105,13 +125,20 @@ function report(rows) {
   }
   const columns = ['client', 'asked', 'answered', 'failed', 'runTwice', 'initializes', 'tokenRequests'];
   const titles = ['client', 'asked', 'answered', 'failed', 'run twice', 'initializes', 'token requests'];
-  const width = (index) => Math.max(titles[index].length, ...rows.map((row) => String(row[columns[index]]).length)) + 2;
-  const line = (cells) => cells.map((cell, index) => String(cell).padEnd(width(index))).join('').trimEnd();
+  const width = (index) =>
+    Math.max(titles[index].length, ...rows.map((row) => String(row[columns[index]]).length)) + 2;
+  const line = (cells) =>
+    cells
+      .map((cell, index) => String(cell).padEnd(width(index)))
+      .join('')
+      .trimEnd();
   say('');
   say(line(titles));
   for (const row of rows) say(line(columns.map((column) => row[column])));
   for (const { code, executed } of rows[1].failures) {
-    say(`\nThe one call that met the redeploy was reported as ${code}, executed: ${executed}. It was not sent again.`);
+    say(
+      `\nThe one call that met the redeploy was reported as ${code}, executed: ${executed}. It was not sent again.`,
+    );
   }
 }
 
@@ -131,7 +158,8 @@ function readArguments(args) {
       process.stdout.write(`${HELP}\n`);
       process.exit(0);
     } else if (name === '--json') read.json = true;
-    else if (name === '--seconds' && Number(args[at + 1]) >= 6 && Number(args[at + 1]) <= 600) read.seconds = Number(args[(at += 1)]);
+    else if (name === '--seconds' && Number(args[at + 1]) >= 6 && Number(args[at + 1]) <= 600)
+      read.seconds = Number(args[(at += 1)]);
     else {
       process.stderr.write(`Not understood: ${name}\n\n${HELP}\n`);
       process.exit(2);

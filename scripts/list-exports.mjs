@@ -82,7 +82,10 @@ function testFiles() {
   const files = readdirSync(join(root, 'test'), { recursive: true, withFileTypes: true })
     .filter(
       (file) =>
-        file.isFile() && /\.(test|jest|type-test)\.[mc]?ts$|\.jest\.cjs$|consumer\.ts$/.test(file.name),
+        file.isFile() &&
+        /\.(test|jest|type-test)\.[mc]?ts$|\.jest\.cjs$|(consumer|consumer-client|own-parts)\.ts$/.test(
+          file.name,
+        ),
     )
     .map((file) => relative(root, join(file.parentPath, file.name)))
     .filter((path) => path !== 'test/package/exports.test.ts')

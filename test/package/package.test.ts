@@ -115,6 +115,10 @@ test('a CommonJS suite under jest 29, with an OAuth source', { timeout: 120_000 
   await node(jest, '--config', JSON.stringify(config), '--ci', '--no-cache', '--runInBand');
 });
 
-test('a strict TypeScript app, libraries checked too', { timeout: 120_000 }, async () => {
-  await node(join(root, 'node_modules/typescript/bin/tsc'), '--project', join(app, 'tsconfig.json'));
-});
+test.each(['tsconfig.json', 'tsconfig.client.json'])(
+  'a strict TypeScript app, libraries checked too: %s',
+  { timeout: 120_000 },
+  async (project) => {
+    await node(join(root, 'node_modules/typescript/bin/tsc'), '--project', join(app, project));
+  },
+);
