@@ -15,7 +15,10 @@ async function contenders(url, origin) {
   const authProvider = new ClientCredentialsProvider({ ...CLIENT, expectedIssuer: origin });
   await stock.connect(new StreamableHTTPClientTransport(new URL(url), { authProvider }));
 
-  const ours = new HostedClient(INFO, { url, credentials: clientCredentialsGrant({ issuer: origin, ...CLIENT }) });
+  const ours = new HostedClient(INFO, {
+    url,
+    credentials: clientCredentialsGrant({ issuer: origin, ...CLIENT }),
+  });
   await ours.connect();
 
   const agent = new Agent({ connections: 64 });
@@ -67,11 +70,16 @@ export async function measureCpu(port, { rounds, calls, say }) {
       for (const call of Object.values(contender)) await round(call, calls * 3, concurrency);
       for (let turn = 0; turn < rounds; turn += 1) {
         const order = Object.keys(contender);
-        for (const name of turn % 2 === 0 ? order : order.reverse()) seen[name].push(await round(contender[name], calls, concurrency));
+        for (const name of turn % 2 === 0 ? order : order.reverse())
+          seen[name].push(await round(contender[name], calls, concurrency));
         say(`${kind}, ${concurrency} concurrent: round ${turn + 1} of ${rounds}`);
       }
-      const cpu = Object.fromEntries(Object.entries(seen).map(([name, all]) => [name, median(all.map((each) => each.cpuUs))]));
-      const wall = Object.fromEntries(Object.entries(seen).map(([name, all]) => [name, median(all.map((each) => each.wallUs))]));
+      const cpu = Object.fromEntries(
+        Object.entries(seen).map(([name, all]) => [name, median(all.map((each) => each.cpuUs))]),
+      );
+      const wall = Object.fromEntries(
+        Object.entries(seen).map(([name, all]) => [name, median(all.map((each) => each.wallUs))]),
+      );
       rows.push({ cell: `${kind.toUpperCase()}, ${concurrency}`, cpu, wall });
     }
     await close();

@@ -32,14 +32,21 @@ const server = spawn(process.execPath, [fileURLToPath(new URL('server.mjs', impo
 const [firstLine] = await once(server.stdout, 'data');
 const port = Number(String(firstLine));
 
-const cpu = await measureCpu(port, { rounds: number('--rounds', 7), calls: number('--calls', 1_500), say: progress });
+const cpu = await measureCpu(port, {
+  rounds: number('--rounds', 7),
+  calls: number('--calls', 1_500),
+  say: progress,
+});
 progress('1,000 callers at the expiry of their token');
 const thousand = await thousandCallers();
-const imports = Object.fromEntries(['mcp-holdfast', 'mcp-holdfast/client', 'mcp-holdfast/testing'].map((name) => [name, importMs(name)]));
+const imports = Object.fromEntries(
+  ['mcp-holdfast', 'mcp-holdfast/client', 'mcp-holdfast/testing'].map((name) => [name, importMs(name)]),
+);
 progress('');
 server.stdin.end();
 
-const version = (name) => JSON.parse(readFileSync(new URL(`../node_modules/${name}/package.json`, import.meta.url))).version;
+const version = (name) =>
+  JSON.parse(readFileSync(new URL(`../node_modules/${name}/package.json`, import.meta.url))).version;
 const report = { date: new Date().toISOString().slice(0, 10), cpu, thousand, imports };
 const text = markdown(report);
 if (!args.includes('--no-write')) writeFileSync(new URL('RESULTS.md', import.meta.url), text);
@@ -47,7 +54,9 @@ process.stdout.write(asJson ? `${JSON.stringify(report, null, 2)}\n` : text);
 
 function importMs(name) {
   const code = `const s = performance.now(); await import('${name}'); process.stdout.write(String(performance.now() - s))`;
-  const times = Array.from({ length: 5 }, () => Number(execFileSync(process.execPath, ['--input-type=module', '-e', code])));
+  const times = Array.from({ length: 5 }, () =>
+    Number(execFileSync(process.execPath, ['--input-type=module', '-e', code])),
+  );
   return Math.round(times.sort((a, b) => a - b)[2]);
 }
 

@@ -154,13 +154,15 @@ function readArguments(args) {
   const read = { seconds: 20, json: false };
   for (let at = 0; at < args.length; at += 1) {
     const name = args[at];
+    const value = Number(args[at + 1]);
     if (name === '--help') {
       process.stdout.write(`${HELP}\n`);
       process.exit(0);
     } else if (name === '--json') read.json = true;
-    else if (name === '--seconds' && Number(args[at + 1]) >= 6 && Number(args[at + 1]) <= 600)
-      read.seconds = Number(args[(at += 1)]);
-    else {
+    else if (name === '--seconds' && value >= 6 && value <= 600) {
+      read.seconds = value;
+      at += 1;
+    } else {
       process.stderr.write(`Not understood: ${name}\n\n${HELP}\n`);
       process.exit(2);
     }

@@ -8,7 +8,8 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 import type { AddressInfo } from 'node:net';
 import { makeAsyncDisposable } from '../disposer.js';
 import { Answer } from './answer.js';
-import { McpEndpoint } from './mcp-endpoint.js';
+import { Intermediary } from './intermediary.js';
+import { endpointPath, isEndpointPath, McpEndpoint } from './mcp-endpoint.js';
 import { resolveServerOptions } from './options.js';
 import { refuse } from './refusals.js';
 import { bearerOf, Labels, type LogEntry, loggedHeaders, RequestLog } from './request-log.js';
@@ -21,7 +22,6 @@ import type { HostedServer, HostedServerControls, HostedServerOptions } from './
 
 /** What SDK servers take; more than any test sends. */
 const MAX_BODY_BYTES = 4 * 1024 * 1024;
-const MCP_PATH = '/mcp';
 
 /**
  * Starts a hosted MCP server at `http://127.0.0.1:<port>/mcp`, with its own authorization server at the same
@@ -49,8 +49,10 @@ export async function startHostedServer(options?: HostedServerOptions | undefine
     const merged = { ...given, ...next, clock: state.clock };
     state.options = resolveServerOptions(merged);
     given = merged;
+    state.intermediary.onLimitsChanged();
   };
   const restart = () => {
+    state.intermediary.letGo();
     for (const call of state.running) call.abort(new Error('the server was restarted'));
     state.nodes.forgetAll();
     server.closeAllConnections();
@@ -59,13 +61,17 @@ export async function startHostedServer(options?: HostedServerOptions | undefine
     closing.abort(new Error('the server was closed'));
     for (const call of state.running) call.abort(closing.signal.reason);
     if (!server.listening) return;
+    state.intermediary.letGo();
+    for (const channel of [...state.connected]) channel.cut('fin');
     const closed = new Promise<void>((resolve) => server.close(() => resolve()));
     server.closeAllConnections();
     await closed;
   };
 
   const hosted: HostedServerControls = {
-    url: `${state.origin}${MCP_PATH}`,
+    get url() {
+      return resourceOf(state);
+    },
     issuer: state.origin,
     tokenEndpoint: `${state.origin}/token`,
     client: state.issuer.client,
@@ -83,6 +89,7 @@ export async function startHostedServer(options?: HostedServerOptions | undefine
     cutStreams(shape = 'fin') {
       for (const channel of [...state.connected]) channel.cut(shape);
     },
+    releaseStreams: () => state.intermediary.releaseAbandoned(),
     deploy({ tools, serverInfo, capabilities, restart: isRestart }) {
       if (tools !== undefined) change({ tools });
       if (serverInfo !== undefined) state.serverInfo = { ...serverInfo };
@@ -127,12 +134,14 @@ function newState(given: HostedServerOptions, closing: AbortSignal): ServerState
     },
     throttledUntilMs: 0,
     origin: '',
-    log: new RequestLog(),
+    log: new RequestLog(() => state.connected.size),
     issuer: new TokenIssuer(clock, labels, () => state.options),
     nodes: new Nodes(),
     stateless: new Session({ token: undefined, protocolVersion: '2025-11-25' }),
     scripts: new ScriptedReplies(),
     connected: new Set(),
+    subscriptions: new Set(),
+    intermediary: new Intermediary(clock, () => state.options),
     running: new Set(),
   };
   return state;
@@ -148,12 +157,18 @@ function listen(server: Server): Promise<void> {
   });
 }
 
+/** The resource that tokens are for. */
+function resourceOf({ origin, options }: ServerState): string {
+  return `${origin}${endpointPath(options)}`;
+}
+
 /** Open listen streams, and with an event store those that are cut just now: they hear it on their resume. */
 function notifyListeners(state: ServerState, message: object): void {
   const listeners = new Set([...state.connected].filter((channel) => channel.isListener));
   for (const session of state.nodes.all())
     if (session.listener !== undefined) listeners.add(session.listener);
   for (const listener of listeners) listener.send(message);
+  for (const subscription of state.subscriptions) subscription.deliver(message);
 }
 
 async function serve(
@@ -169,12 +184,14 @@ async function serve(
     entry.status = status;
   });
   state.log.entries.push(entry);
+  if (isEndpointPath(state.options, path)) state.intermediary.guard(request, answer);
   try {
     const body = await readBody(request);
     if (body === undefined) answer.send(413, {});
     else if (!isOurHost(request, state.origin)) refuse(answer, 403, -32000, 'Invalid Host or Origin header');
-    else if (path === MCP_PATH) await endpoint.handle({ request, body, answer, entry, hold });
-    else if (path === '/token' && request.method === 'POST')
+    else if (isEndpointPath(state.options, path)) {
+      await endpoint.handle({ request, path, body, answer, entry, hold });
+    } else if (path === '/token' && request.method === 'POST')
       await answerToken(state, request, body, answer, hold);
     else answerMetadata(state, path, answer);
   } catch (error) {
@@ -230,8 +247,8 @@ async function answerToken(
   hold: TrafficHold,
 ): Promise<void> {
   state.log.counts.tokenRequests += 1;
-  const resource = `${state.origin}${MCP_PATH}`;
-  const reply = state.issuer.answer(new URLSearchParams(body), request.headers.authorization, resource);
+  const form = new URLSearchParams(body);
+  const reply = state.issuer.answer(form, request.headers.authorization, resourceOf(state));
   const { tokenDelayMs } = state.options;
   if (tokenDelayMs > 0) await hold.wait(tokenDelayMs, state.closing);
   if (typeof reply.body === 'object') answer.sendJson(reply.status, reply.body, reply.headers);
@@ -242,8 +259,8 @@ function answerMetadata(state: ServerState, path: string, answer: Answer): void 
   const resourcePath = '/.well-known/oauth-protected-resource';
   const issuerPaths = ['/.well-known/oauth-authorization-server', '/.well-known/openid-configuration'];
   if (!state.options.auth) answer.send(404, {});
-  else if (path === resourcePath || path === `${resourcePath}${MCP_PATH}`) {
-    answer.sendJson(200, resourceMetadata(`${state.origin}${MCP_PATH}`, state.origin));
+  else if (path === resourcePath || path === `${resourcePath}${endpointPath(state.options)}`) {
+    answer.sendJson(200, resourceMetadata(resourceOf(state), state.origin));
   } else if (issuerPaths.includes(path)) answer.sendJson(200, issuerMetadata(state.origin));
   else if (path === '/jwks') answer.sendJson(200, { keys: [] });
   else answer.send(404, {});

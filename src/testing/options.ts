@@ -119,7 +119,9 @@ function number(given: HostedServerOptions, key: Key, fallback: number, min: num
   const value = given[key];
   if (value === undefined) return fallback;
   if (typeof value !== 'number' || !Number.isFinite(value) || value < min) {
-    throw new TypeError(`${key} must be a number${min === Number.NEGATIVE_INFINITY ? '' : `, ${min} or more`}`);
+    throw new TypeError(
+      `${key} must be a number${min === Number.NEGATIVE_INFINITY ? '' : `, ${min} or more`}`,
+    );
   }
   return value;
 }

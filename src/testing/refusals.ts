@@ -26,9 +26,9 @@ export function refuseSession(answer: Answer, status: ServerOptions['sessionLost
 /** RFC 6750, section 3, and RFC 9728, section 5.1. */
 export function refuseToken(
   answer: Answer,
-  o: { origin: string; challenge: 'bearer' | 'none'; wasGiven: boolean },
+  o: { metadataUrl: string; challenge: 'bearer' | 'none'; wasGiven: boolean },
 ): void {
-  const metadata = `resource_metadata="${o.origin}/.well-known/oauth-protected-resource/mcp"`;
+  const metadata = `resource_metadata="${o.metadataUrl}"`;
   const reason = 'error="invalid_token", error_description="The access token is missing, expired or revoked"';
   const challenge = o.wasGiven ? `Bearer ${reason}, ${metadata}` : `Bearer ${metadata}`;
   const headers: ScriptedHeaders = o.challenge === 'none' ? {} : { 'www-authenticate': challenge };

@@ -9,13 +9,20 @@ import type { ServerCounts, ServerLogEntry } from './types.js';
 
 type Writable<T> = { -readonly [K in keyof T]: T[K] };
 export type LogEntry = Writable<ServerLogEntry>;
+type Counts = Writable<Omit<ServerCounts, 'streamsOpen'>> & Pick<ServerCounts, 'streamsOpen'>;
 
 export class RequestLog {
-  counts: Writable<ServerCounts> = emptyCounts();
+  counts: Counts;
   entries: LogEntry[] = [];
+  readonly #streamsOpen: () => number;
+
+  constructor(streamsOpen: () => number) {
+    this.#streamsOpen = streamsOpen;
+    this.counts = emptyCounts(streamsOpen);
+  }
 
   reset(): void {
-    this.counts = emptyCounts();
+    this.counts = emptyCounts(this.#streamsOpen);
     this.entries = [];
   }
 
@@ -25,13 +32,19 @@ export class RequestLog {
   }
 }
 
-function emptyCounts(): Writable<ServerCounts> {
+function emptyCounts(streamsOpen: () => number): Counts {
   return {
     executions: {},
     executionsById: {},
     initializes: 0,
     tokenRequests: 0,
     listens: 0,
+    gets: 0,
+    resumes: 0,
+    subscriptions: 0,
+    get streamsOpen() {
+      return streamsOpen();
+    },
     deletes: 0,
     pings: 0,
     requests: 0,

@@ -5,6 +5,7 @@
  * servers.
  */
 import type { Clock } from '../clock.js';
+import type { Intermediary } from './intermediary.js';
 import type { ServerOptions } from './options.js';
 import type { Labels, RequestLog } from './request-log.js';
 import type { ScriptedReplies } from './scripted-replies.js';
@@ -31,6 +32,9 @@ export interface ServerState {
   readonly scripts: ScriptedReplies;
   /** Channels that have a connection. */
   readonly connected: Set<SseChannel>;
+  /** Streams of `subscriptions/listen`. */
+  readonly subscriptions: Set<{ deliver(notification: object): void }>;
+  readonly intermediary: Intermediary;
   /** Handlers under way, of forgotten sessions too. */
   readonly running: Set<AbortController>;
   /** Ends with the server. */

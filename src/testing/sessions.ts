@@ -7,6 +7,7 @@
  */
 import { randomUUID } from 'node:crypto';
 import type { RequestId } from '../json-rpc.js';
+import { EventLog } from './event-log.js';
 import type { SseChannel } from './sse.js';
 
 export interface PendingQuestion {
@@ -18,9 +19,15 @@ export class Session {
   readonly id: string = randomUUID();
   /** The token of the `initialize`. */
   readonly token: string | undefined;
-  readonly protocolVersion: string;
+  /** Settled by the handshake. */
+  protocolVersion: string;
+  /** Only asked where a session can be there before its handshake. */
+  isInitialized = false;
   /** Streams of calls by name, and the listen stream: where a cursor is looked up. */
   readonly channels = new Map<string, SseChannel>();
+  readonly log = new EventLog();
+  /** Streams of a deaf store by the id they are registered under. */
+  readonly deafStreams = new Map<string, SseChannel>();
   readonly subscriptions = new Set<string>();
   listener: SseChannel | undefined;
   readonly questions = new Map<number, PendingQuestion>();
@@ -50,7 +57,7 @@ export class Session {
     for (const question of this.questions.values()) question.reject(new Error('the session has ended'));
     this.calls.clear();
     this.questions.clear();
-    for (const channel of [...this.channels.values()]) channel.cut('eof');
+    for (const channel of [...this.channels.values()]) channel.finish();
     this.channels.clear();
   }
 }
