@@ -30,6 +30,8 @@ export interface StreamOptions {
   listen?: 'auto' | boolean | undefined;
   /** The longest gap before a stream is opened again. 30,000. */
   reopenMaxDelayMs?: number | undefined;
+  /** How long this way leaves a silent stream alone, where the app knows; else it is learned. */
+  idleLimitMs?: number | undefined;
 }
 
 export interface RetryOptions {
@@ -84,7 +86,11 @@ export interface ResolvedHostedOptions {
   readonly url: URL;
   readonly credentials: CredentialProvider;
   readonly session: ResolvedSessionOptions;
-  readonly streams: { readonly listen: 'auto' | boolean; readonly reopenMaxDelayMs: number };
+  readonly streams: {
+    readonly listen: 'auto' | boolean;
+    readonly reopenMaxDelayMs: number;
+    readonly idleLimitMs: number | undefined;
+  };
   readonly retry: {
     readonly maxAttempts: number;
     readonly maxElapsedMs: number;
@@ -150,6 +156,7 @@ function resolveStreams(options: StreamOptions | undefined): ResolvedHostedOptio
   const resolved = {
     listen: read.oneOf('listen', ['auto', true, false] as const) ?? STREAM_DEFAULTS.listen,
     reopenMaxDelayMs: read.duration('reopenMaxDelayMs', 1) ?? STREAM_DEFAULTS.reopenMaxDelayMs,
+    idleLimitMs: read.duration('idleLimitMs', 1),
   };
   read.done();
   return resolved;

@@ -4,6 +4,8 @@
  * Guarantees that the facts are settled exactly once, at the first moment they are known: with the answer
  * itself where an event stream goes on behind it. Bounded: a body over the limit ends the exchange.
  */
+
+import type { Clock } from '../clock.js';
 import type { ExchangeFailure, ResponseHead, ResponseSink } from '../http/exchange.js';
 import { header, headerValues } from '../http/exchange.js';
 import type { CookieJar } from '../http/headers.js';
@@ -19,6 +21,7 @@ import {
 import { LIMITS } from '../limits.js';
 import { parseRetryAfter } from '../rate-limit/retry-after.js';
 import type { Redactor } from '../redactor.js';
+import type { Cut } from '../streams/idle-limits.js';
 import { isResumableId, type SseEvent, SseReader } from '../streams/sse-reader.js';
 import { type Challenge, parseChallenges } from './challenge.js';
 import type { Route, StreamFacts, StreamRoute } from './wire.js';
@@ -28,7 +31,7 @@ interface AnswerParts {
   readonly expects: RequestId | undefined;
   readonly sessionSent: boolean;
   readonly maxBytes: number;
-  readonly now: () => number;
+  readonly clock: Pick<Clock, 'now' | 'monotonic'>;
   readonly redactor: Redactor;
   readonly way: Route;
   readonly stream: StreamRoute | undefined;
@@ -37,6 +40,8 @@ interface AnswerParts {
   readonly cookies: CookieJar | undefined;
   settled(facts: StreamFacts, stillOpen: boolean): void;
   ended(status: number | undefined, sent: boolean, bytes: number): void;
+  /** The way was cut: nobody here asked for the end. */
+  cut(cut: Cut): void;
   abort(): void;
 }
 
@@ -59,6 +64,10 @@ export class Answer implements ResponseSink {
   #sent = false;
   #settled = false;
   #events = 0;
+  /** On the monotonic clock: when the request left, and when the last byte came. */
+  #sentAtMs = 0;
+  #lastByteMs = 0;
+  #survivedMs = 0;
   #lastEventId: string | undefined;
   #retryMs: number | undefined;
 
@@ -69,6 +78,8 @@ export class Answer implements ResponseSink {
   sent(): void {
     this.#parts.way.onSent?.();
     this.#sent = true;
+    this.#sentAtMs = this.#parts.clock.monotonic();
+    this.#lastByteMs = this.#sentAtMs;
   }
 
   head(head: ResponseHead): void {
@@ -97,6 +108,10 @@ export class Answer implements ResponseSink {
   data(chunk: Uint8Array): void {
     this.#bytes += chunk.length;
     if (this.#reader !== undefined) {
+      const nowMs = this.#parts.clock.monotonic();
+      const silenceMs = nowMs - this.#lastByteMs;
+      if (silenceMs > this.#survivedMs) this.#survivedMs = silenceMs;
+      this.#lastByteMs = nowMs;
       this.#reader.push(chunk);
       return;
     }
@@ -107,6 +122,7 @@ export class Answer implements ResponseSink {
   }
 
   end(): void {
+    this.#noteCut(undefined);
     if (!this.#settled) {
       if (this.#mode === 'events')
         this.#streamEnded({ sent: true, phase: 'body', kind: 'network', code: 'EOF' });
@@ -116,11 +132,27 @@ export class Answer implements ResponseSink {
   }
 
   fail(failure: ExchangeFailure): void {
+    this.#noteCut(failure);
     if (!this.#settled) {
       if (this.#mode === 'events') this.#streamEnded(failure);
       else this.#settle({ failure });
     }
     this.#parts.ended(this.#head?.status ?? failure.status, failure.sent, this.#bytes);
+  }
+
+  /** A stream that ended before its answer, a listen stream's end, or a gateway's page after a long wait. */
+  #noteCut(failure: ExchangeFailure | undefined): void {
+    if (failure !== undefined && failure.kind !== 'network') return;
+    const isListening = this.#parts.stream !== undefined && this.#parts.expects === undefined;
+    const isStream = this.#mode === 'events' && (isListening || !this.#settled);
+    const status = this.#head?.status ?? 0;
+    if (!isStream && (status < 502 || status > 504)) return;
+    const nowMs = this.#parts.clock.monotonic();
+    this.#parts.cut({
+      idleMs: nowMs - this.#lastByteMs,
+      ageMs: nowMs - this.#sentAtMs,
+      survivedMs: this.#survivedMs,
+    });
   }
 
   #event(event: SseEvent): void {
@@ -204,7 +236,7 @@ export class Answer implements ResponseSink {
 
   #settle(part: Partial<StreamFacts>): void {
     this.#settled = true;
-    const { method, expects, sessionSent, now } = this.#parts;
+    const { method, expects, sessionSent, clock } = this.#parts;
     const head = this.#head;
     const facts: Mutable<StreamFacts> = {
       method,
@@ -222,12 +254,16 @@ export class Answer implements ResponseSink {
         const challenges = headerValues(head, 'www-authenticate');
         if (challenges.length > 0)
           facts.challenges = this.#redactor().value(parseChallenges(challenges)) as Challenge[];
-        const retryAfterMs = parseRetryAfter(header(head, 'retry-after'), header(head, 'date'), now());
+        const retryAfterMs = parseRetryAfter(header(head, 'retry-after'), header(head, 'date'), clock.now());
         if (retryAfterMs !== undefined) facts.retryAfterMs = retryAfterMs;
       }
     }
     if (this.#lastEventId !== undefined) facts.lastEventId = this.#lastEventId;
     if (this.#retryMs !== undefined) facts.retryMs = this.#retryMs;
+    if (part.failure !== undefined && this.#mode === 'events') {
+      facts.ageMs = clock.monotonic() - this.#sentAtMs;
+      facts.idleMs = clock.monotonic() - this.#lastByteMs;
+    }
     const { message } = facts;
     // What a server says of itself in the handshake is shown in events and logs.
     if (

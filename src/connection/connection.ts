@@ -21,6 +21,7 @@ import type { Session, SessionInfo } from '../session/session.js';
 import { SetUp } from '../session/set-up.js';
 import type { ConnectionState } from '../session/state.js';
 import { CredentialUse } from './credential-use.js';
+import { IdleLearning } from './idle-learning.js';
 import { Call, Ledger, type RequestOptions } from './ledger.js';
 import { Lifecycle } from './lifecycle.js';
 import { logEvents } from './log.js';
@@ -55,6 +56,7 @@ export class HostedConnection implements Connection {
   readonly #pause: Pause;
   readonly #credential: CredentialUse;
   readonly #way: MessageWay;
+  readonly #idle: IdleLearning;
   readonly #providerEvents: Disposer | undefined;
   #face: Face | undefined;
   #closing: Promise<void> | undefined;
@@ -76,6 +78,14 @@ export class HostedConnection implements Connection {
       maxMessageBytes: http.maxMessageBytes,
       affinityCookies: http.affinityCookies,
       onExchange: (done) => this.#emitter.emit('exchange', done),
+      onCut: (cut) => this.#idle.cut(cut),
+    });
+    this.#idle = new IdleLearning({
+      emitter: this.#emitter,
+      stats: this.stats,
+      http: this.#http,
+      keepAliveTimeoutMs: http.keepAliveTimeoutMs,
+      idleLimitMs: options.streams.idleLimitMs,
     });
     const onMessage = (message: JsonRpcMessage, session: Session | undefined) =>
       this.#deliver(message, session);
@@ -204,10 +214,7 @@ export class HostedConnection implements Connection {
     }
     this.#ledger.add(call);
     if (this.#lastCallMs !== undefined && this.#ledger.size === 1) {
-      this.stats.longestIdleGapMs = Math.max(
-        this.stats.longestIdleGapMs,
-        call.startedAtMs - this.#lastCallMs,
-      );
+      this.#idle.gap(call.startedAtMs - this.#lastCallMs);
     }
     this.#way.travel(call).then(
       (answer) => call.succeed(answer),

@@ -20,6 +20,8 @@ const LINES = {
   'stream-reopened': ['debug', 'A stream was opened again.'],
   'stream-gap': ['info', 'Notifications may have been missed.'],
   'stream-unavailable': ['info', 'The server gives no listen stream.'],
+  'idle-limit-learned': ['info', 'The limit of the way on silent or old streams is known.'],
+  'idle-risk': ['warn', 'The agent thinks longer than the way leaves a stream alone.'],
   'rate-paused': ['warn', 'The server asked for a pause.'],
   call: ['debug', 'A request has ended.'],
   exchange: ['debug', 'An HTTP request has ended.'],

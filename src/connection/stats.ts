@@ -24,7 +24,12 @@ export class Stats implements ConnectionStats {
     gates: Object.create(null) as Record<string, LatencyHistogram>,
   };
   longestIdleGapMs = 0;
+  idleLimitMs?: number;
   #tools = 0;
+
+  get idleRisk(): boolean {
+    return this.idleLimitMs !== undefined && this.longestIdleGapMs > this.idleLimitMs;
+  }
 
   answered(tool: string | undefined, ms: number): void {
     this.calls.answered += 1;

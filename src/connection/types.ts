@@ -50,11 +50,20 @@ export interface ConnectionEvents {
   'credential-refreshed': { readonly id: string; readonly generation: number; readonly expiresAtMs?: number };
   'credential-adopted': { readonly id: string; readonly generation: number; readonly expiresAtMs?: number };
   'credential-failed': { readonly id: string; readonly error: HostedMcpError };
-  'stream-cut': { readonly session: number; readonly ageMs: number; readonly method?: string };
+  'stream-cut': {
+    readonly session: number;
+    readonly ageMs: number;
+    readonly idleMs?: number;
+    readonly method?: string;
+  };
   'stream-reopened': { readonly session: number; readonly gapMs: number; readonly resumed: boolean };
   /** Notifications may have been missed. */
   'stream-gap': { readonly session: number; readonly gapMs: number };
   'stream-unavailable': { readonly session: number; readonly reason: string; readonly final: boolean };
+  /** Three cuts agreed: streams are left alone for so long here, or reach this age. */
+  'idle-limit-learned': { readonly kind: 'idle' | 'age'; readonly limitMs: number };
+  /** The agent's own gap between calls is longer than the way leaves a stream alone. */
+  'idle-risk': { readonly longestIdleGapMs: number; readonly idleLimitMs: number };
   'rate-paused': { readonly forMs: number };
   call: CallDone;
   exchange: ExchangeDone;
@@ -76,6 +85,10 @@ export interface ConnectionStats {
   };
   /** The agent's longest think-time between two calls. */
   readonly longestIdleGapMs: number;
+  /** How long this way leaves a silent stream alone, once three cuts have agreed. */
+  readonly idleLimitMs?: number;
+  /** Whether the agent's longest gap exceeds it: then notifications depend on the streams' coming back. */
+  readonly idleRisk: boolean;
 }
 
 export interface ConnectionHealth {

@@ -169,7 +169,8 @@ export class MessageWay {
       },
     );
     if (facts.resume === undefined || call.ended) return facts;
-    this.#parts.emitter.emit('stream-cut', { session: session.number, ageMs: 0, method: call.method });
+    const { ageMs = 0, idleMs = 0 } = facts;
+    this.#parts.emitter.emit('stream-cut', { session: session.number, ageMs, idleMs, method: call.method });
     return this.#resume(call, session, facts.resume);
   }
 

@@ -12,6 +12,7 @@ import type { CookieJar } from '../http/headers.js';
 import type { JsonRpcMessage, RequestId } from '../json-rpc.js';
 import type { Redactor } from '../redactor.js';
 import type { Session } from '../session/session.js';
+import type { Cut } from '../streams/idle-limits.js';
 import { lastEventIdHeader } from '../streams/sse-reader.js';
 import { Answer } from './answer.js';
 import type { ExchangeFacts } from './facts.js';
@@ -27,6 +28,8 @@ export interface WireParts {
   readonly affinityCookies: boolean;
   /** Called after each HTTP request, where somebody wants to know. */
   readonly onExchange: (done: ExchangeDone) => void;
+  /** A stream was cut, or a gateway gave up waiting: for what can be learned from it. */
+  readonly onCut: (cut: Cut) => void;
 }
 
 /** One HTTP request, as the `exchange` event tells it. */
@@ -79,6 +82,9 @@ export interface StreamRoute extends Route {
 /** What else is known of an event stream at its end. */
 export interface StreamFacts extends ExchangeFacts {
   readonly events: number;
+  /** Of a stream that ended: since its request left, and since its last byte. */
+  readonly ageMs?: number;
+  readonly idleMs?: number;
   readonly lastEventId?: string;
   readonly retryMs?: number;
   /** Of a GET that was to bring the answer of a request sent before. */
@@ -191,7 +197,7 @@ export class Wire {
         expects,
         sessionSent: way.session?.hasId === true,
         maxBytes: this.#parts.maxMessageBytes,
-        now: () => clock.now(),
+        clock,
         redactor,
         way,
         stream,
@@ -214,6 +220,7 @@ export class Wire {
             ...(way.session !== undefined && { session: way.session.number }),
           });
         },
+        cut: this.#parts.onCut,
         abort,
       });
       handle = http.exchange(request, answer);

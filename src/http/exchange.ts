@@ -99,6 +99,8 @@ export interface HttpClient {
   exchange(request: HttpRequest, sink: ResponseSink): ExchangeHandle;
   /** Gives up pooled sockets; exchanges under way are aborted. Never rejects. Usable again after it (sockets open anew). */
   closeIdle(): Promise<void>;
+  /** From now on unused sockets are kept for so long. No-op where sockets are not ours. */
+  keepSocketsFor(ms: number): void;
   close(): Promise<void>;
 }
 

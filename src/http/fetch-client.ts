@@ -52,6 +52,9 @@ export class FetchClient implements HttpClient {
     return exchange;
   }
 
+  /** The sockets are the given fetch's own. */
+  keepSocketsFor(_ms: number): void {}
+
   async closeIdle(): Promise<void> {
     for (const exchange of [...this.#underWay]) exchange.abort();
   }

@@ -41,6 +41,10 @@ export class RedirectingClient implements HttpClient {
     return this.#client.closeIdle();
   }
 
+  keepSocketsFor(ms: number): void {
+    this.#client.keepSocketsFor(ms);
+  }
+
   close(): Promise<void> {
     return this.#client.close();
   }

@@ -44,12 +44,14 @@ export class UndiciClient implements HttpClient, ExchangeOwner {
   #agents = new Map<Road, Dispatcher>();
   /** An answer has just ended and undici takes its socket back only in the next turn of the loop. */
   #socketReturning = false;
+  #keepAliveTimeoutMs: number;
   #closed = false;
 
   /** `loadUndici` is a seam for tests of runtimes where undici is missing or a stub. */
   constructor(options: ResolvedHttpOptions, loadUndici: () => Promise<Undici> = () => import('undici')) {
     this.#options = options;
     this.#loadUndici = loadUndici;
+    this.#keepAliveTimeoutMs = options.keepAliveTimeoutMs;
   }
 
   exchange(request: HttpRequest, sink: ResponseSink): ExchangeHandle {
@@ -69,6 +71,15 @@ export class UndiciClient implements HttpClient, ExchangeOwner {
     nextTurn(() => {
       this.#socketReturning = false;
     });
+  }
+
+  keepSocketsFor(ms: number): void {
+    if (ms === this.#keepAliveTimeoutMs) return;
+    this.#keepAliveTimeoutMs = ms;
+    const agents = [...this.#agents.values()];
+    this.#agents = new Map();
+    // What is under way on them ends there.
+    for (const agent of agents) agent.close().catch(() => {});
   }
 
   async closeIdle(): Promise<void> {
@@ -144,7 +155,11 @@ export class UndiciClient implements HttpClient, ExchangeOwner {
     const road: Road = loopback ? `loopback-${kind}` : kind;
     let agent = this.#agents.get(road);
     if (agent === undefined) {
-      agent = createAgent(undici, this.#options, loopback);
+      agent = createAgent(
+        undici,
+        { ...this.#options, keepAliveTimeoutMs: this.#keepAliveTimeoutMs },
+        loopback,
+      );
       this.#agents.set(road, agent);
     }
     return agent;

@@ -11,6 +11,8 @@ export interface Cut {
   readonly idleMs: number;
   /** Milliseconds since the stream was opened. */
   readonly ageMs: number;
+  /** The longest silence between two bytes that it had survived before. */
+  readonly survivedMs: number;
 }
 
 export interface LearnedLimit {
@@ -58,6 +60,8 @@ export class IdleLimits {
 }
 
 function agreeing(cuts: readonly Cut[], kind: LearnedLimit['kind']): LearnedLimit | undefined {
+  // Whoever let a longer silence pass has not cut for silence.
+  if (kind === 'idle' && cuts.some((cut) => cut.survivedMs >= cut.idleMs)) return undefined;
   const values = cuts.map((cut) => (kind === 'idle' ? cut.idleMs : cut.ageMs));
   const least = Math.min(...values);
   const most = Math.max(...values);

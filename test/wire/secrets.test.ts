@@ -39,6 +39,8 @@ const EVENTS = Object.keys({
   'stream-reopened': 1,
   'stream-gap': 1,
   'stream-unavailable': 1,
+  'idle-limit-learned': 1,
+  'idle-risk': 1,
   'rate-paused': 1,
   call: 1,
   exchange: 1,
