@@ -94,6 +94,8 @@ const RESUMED_CLIENT_INFO = Object.freeze({ name: 'mcp-holdfast', version: '1' }
 export class HostedTransport {
   /** The engine: state, events, figures. */
   readonly connection: Connection;
+  /** To v2's Client, in the later era: a call is cancelled by its `requestSignal`, which closes its stream. */
+  readonly hasPerRequestStream = true;
   /** A secret, here because the SDK's interface has it: an accessor, so that printing the transport does not show it. */
   declare sessionId?: string;
   protocolVersion?: string;
@@ -187,6 +189,7 @@ export class HostedTransport {
   /** Called by the Client after the handshake. */
   setProtocolVersion(version: string): void {
     this.protocolVersion = version;
+    this.#engine.negotiated(version);
   }
   /** Called by v2's Client before `start()`. */
   setSupportedProtocolVersions(_versions: readonly string[]): void {
@@ -225,6 +228,9 @@ export class HostedTransport {
         ? undefined
         : (onresumptiontoken as { [CALL_LINK]?: CallLink })[CALL_LINK];
     let call: Call | undefined;
+    const isProbe = message.method === 'server/discover';
+    // It is the first that v2's Client says, before it says anything else of itself.
+    if (isProbe) this.#underV2 = true;
     try {
       const answer = await this.#engine.request(message, {
         deadlineMs: link?.deadlineMs,
@@ -241,6 +247,7 @@ export class HostedTransport {
       });
       this.onmessage?.(answer);
     } catch (error) {
+      if (isProbe) markForNegotiation(error);
       if (call?.takenBack !== true) this.#forget(message.id);
       throw error;
     }
@@ -255,6 +262,20 @@ export class HostedTransport {
     const error = { code: -32010, message: 'The call has ended; its caller was told why.' };
     setImmediate(() => this.onmessage?.({ jsonrpc: '2.0', id, error }));
   }
+}
+
+/** What v2's Client looks for on an error, to tell a matter of authorization from a server that is away. */
+const AUTHORIZATION = Symbol.for('mcp.authSeamEscape');
+const OF_AUTHORIZATION: ReadonlySet<string> = new Set([
+  'ERR_CREDENTIAL_REJECTED',
+  'ERR_REAUTHORIZATION_REQUIRED',
+  'ERR_INSUFFICIENT_SCOPE',
+]);
+
+/** So that `connect()` rejects with the error as it is, and nobody takes it for a question of versions. */
+function markForNegotiation(error: unknown): void {
+  if (!HostedMcpError.isInstance(error) || !OF_AUTHORIZATION.has(error.code)) return;
+  Object.defineProperty(error, AUTHORIZATION, { value: true, configurable: true });
 }
 
 function splitOptions(options: HostedTransportOptions): {

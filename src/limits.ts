@@ -9,6 +9,8 @@ export const LIMITS = Object.freeze({
   messageBytes: 16 * 1024 * 1024,
   /** An SSE event id travels back in a header; more than this is no cursor but an attack or a bug. */
   eventIdBytes: 1024,
+  /** The address in an `endpoint` event of HTTP+SSE; none in use comes near it. */
+  endpointBytes: 2 * 1024,
   /** Visible ASCII only (MCP 2025-11-25, transports, "Session Management"). */
   sessionIdBytes: 1024,
   /** Ceiling of the SSE `retry:` field, so that a server cannot park us for a day. */

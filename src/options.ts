@@ -30,6 +30,11 @@ export interface StreamOptions {
   listen?: 'auto' | boolean | undefined;
   /** The longest gap before a stream is opened again. 30,000. */
   reopenMaxDelayMs?: number | undefined;
+  /**
+   * Servers of protocol 2024-11-05 (HTTP+SSE) only: after so long without a byte on the stream a `ping` makes
+   * the server send some. 25,000; 0: never.
+   */
+  legacyPingIntervalMs?: number | undefined;
   /** How long this way leaves a silent stream alone, where the app knows; else it is learned. */
   idleLimitMs?: number | undefined;
 }
@@ -80,6 +85,8 @@ export const STREAM_DEFAULTS = Object.freeze({
   listen: 'auto' as const,
   /** A server that is away for minutes gets two requests a minute from us, no more. */
   reopenMaxDelayMs: 30_000,
+  /** Intermediaries cut a silent stream after 60 s, some after 30; two pings a minute are no load. */
+  legacyPingIntervalMs: 25_000,
 });
 
 export interface ResolvedHostedOptions {
@@ -89,6 +96,7 @@ export interface ResolvedHostedOptions {
   readonly streams: {
     readonly listen: 'auto' | boolean;
     readonly reopenMaxDelayMs: number;
+    readonly legacyPingIntervalMs: number;
     readonly idleLimitMs: number | undefined;
   };
   readonly retry: {
@@ -156,6 +164,7 @@ function resolveStreams(options: StreamOptions | undefined): ResolvedHostedOptio
   const resolved = {
     listen: read.oneOf('listen', ['auto', true, false] as const) ?? STREAM_DEFAULTS.listen,
     reopenMaxDelayMs: read.duration('reopenMaxDelayMs', 1) ?? STREAM_DEFAULTS.reopenMaxDelayMs,
+    legacyPingIntervalMs: read.duration('legacyPingIntervalMs') ?? STREAM_DEFAULTS.legacyPingIntervalMs,
     idleLimitMs: read.duration('idleLimitMs', 1),
   };
   read.done();

@@ -112,6 +112,7 @@ export class Answer implements ResponseSink {
       const silenceMs = nowMs - this.#lastByteMs;
       if (silenceMs > this.#survivedMs) this.#survivedMs = silenceMs;
       this.#lastByteMs = nowMs;
+      this.#parts.stream?.onBytes?.();
       this.#reader.push(chunk);
       return;
     }
@@ -157,12 +158,20 @@ export class Answer implements ResponseSink {
 
   #event(event: SseEvent): void {
     this.#events += 1;
+    let isRepeated = false;
     if (event.id !== undefined && isResumableId(event.id)) {
       const seen = this.#parts.stream?.seen;
-      if (seen?.has(event.id) === true) return;
-      seen?.add(event.id);
-      this.#lastEventId = event.id;
-      this.#parts.way.onEventId?.(event.id);
+      isRepeated = seen?.has(event.id) === true;
+      if (!isRepeated) {
+        seen?.add(event.id);
+        this.#lastEventId = event.id;
+        this.#parts.way.onEventId?.(event.id);
+      }
+    }
+    const { onEvent } = this.#parts.stream ?? {};
+    if (onEvent !== undefined) {
+      onEvent(event);
+      return;
     }
     if (this.#settled || event.data === '' || (event.event !== undefined && event.event !== 'message'))
       return;
@@ -172,10 +181,11 @@ export class Answer implements ResponseSink {
       if (this.#parts.expects !== undefined) this.#damaged('malformed');
       return;
     }
-    for (const message of Array.isArray(parsed) ? parsed : [parsed]) this.#streamed(message);
+    for (const message of Array.isArray(parsed) ? parsed : [parsed]) this.#streamed(message, isRepeated);
   }
 
-  #streamed(message: unknown): void {
+  /** What came before is not told again; but an answer still owed has not come before, whatever its event is called. */
+  #streamed(message: unknown, isRepeated: boolean): void {
     if (isResponse(message)) {
       if (this.#parts.expects === undefined || this.#settled) return;
       if (message.id === this.#parts.expects) this.#settle({ message, relation: 'own' });
@@ -185,7 +195,7 @@ export class Answer implements ResponseSink {
         this.#settle({ message, relation: 'none' });
       }
     } else if (isRequest(message) || isNotification(message)) {
-      this.#parts.way.onMessage(message);
+      if (!isRepeated) this.#parts.way.onMessage(message);
     } else if (this.#parts.expects !== undefined && idOf(message) === this.#parts.expects) {
       // It was meant to be the answer: no other will come.
       this.#damaged('malformed');
@@ -264,14 +274,7 @@ export class Answer implements ResponseSink {
       facts.ageMs = clock.monotonic() - this.#sentAtMs;
       facts.idleMs = clock.monotonic() - this.#lastByteMs;
     }
-    const { message } = facts;
-    // What a server says of itself in the handshake is shown in events and logs.
-    if (
-      message !== undefined &&
-      (method === 'initialize' || isErrorResponse(message) || message.result.isError === true)
-    ) {
-      facts.message = withoutForgery(this.#redactor().value(message) as JsonRpcResponse);
-    }
+    if (facts.message !== undefined) facts.message = fitToShow(facts.message, method, () => this.#redactor());
     if (facts.text !== undefined)
       facts.text = this.#redactor().text(facts.text).slice(0, LIMITS.classifyTextLength);
     this.#parts.settled(facts, this.#mode === 'events' && part.failure === undefined);
@@ -305,6 +308,16 @@ function mediaType(head: ResponseHead): string | undefined {
   return (end < 0 ? value : value.slice(0, end)).trim().toLowerCase();
 }
 
+/** What a server says of itself in the handshake, and its errors, are shown in events and logs. */
+export function fitToShow(
+  message: JsonRpcResponse,
+  method: string,
+  redactor: () => Redactor,
+): JsonRpcResponse {
+  if (method !== 'initialize' && !isErrorResponse(message) && message.result.isError !== true) return message;
+  return withoutForgery(redactor().value(message) as JsonRpcResponse);
+}
+
 /** What only this library may say of a call: `HostedMcpError.from` believes it. */
 function withoutForgery(message: JsonRpcResponse): JsonRpcResponse {
   const data = isErrorResponse(message) ? message.error.data : undefined;
@@ -319,7 +332,7 @@ function idOf(message: unknown): unknown {
 }
 
 /** `undefined` for what does not parse (and for nothing else: JSON has no undefined). */
-function parseJson(text: string): unknown {
+export function parseJson(text: string): unknown {
   try {
     return JSON.parse(text.charCodeAt(0) === 0xfeff ? text.slice(1) : text);
   } catch {

@@ -114,6 +114,9 @@ export function classify(facts: ExchangeFacts, context: ClassifyContext): Verdic
   return classifyRest(facts);
 }
 
+/** The answer was cut off, and the server does not have it any more. */
+const LOST_TO_THE_STORE: Verdict = Object.freeze({ kind: 'cut', timeout: false });
+
 /**
  * The verdict on a GET that was to bring the answer of a call sent before. However that GET was refused, the
  * call itself had been taken: nothing of it may say that it did not run, or let it go out again.
@@ -128,8 +131,15 @@ export function afterResume(verdict: Verdict): Verdict {
       return { ...verdict, kind: 'cut' };
     case 'credential':
       return { ...verdict, executed: 'unknown', challenged: false };
-    case 'session-suspect':
-      return { ...verdict, executed: 'unknown', otherwise: afterResume(verdict.otherwise) };
+    case 'session-suspect': {
+      const otherwise = afterResume(verdict.otherwise);
+      // That the server has not kept the answer says nothing about the session.
+      return verdict.strong ? { ...verdict, executed: 'unknown', otherwise } : otherwise;
+    }
+    case 'session-lost':
+      return verdict.tentative ? LOST_TO_THE_STORE : { ...verdict, executed: 'unknown' };
+    case 'failed':
+      return verdict.code === 'ERR_HTTP_STATUS' ? LOST_TO_THE_STORE : { ...verdict, executed: 'unknown' };
     default:
       return { ...verdict, executed: 'unknown' };
   }

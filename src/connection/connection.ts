@@ -20,11 +20,15 @@ import { ServerRequests } from '../session/server-requests.js';
 import type { Session, SessionInfo } from '../session/session.js';
 import { SetUp } from '../session/set-up.js';
 import type { ConnectionState } from '../session/state.js';
+import { doneFacts } from './call-facts.js';
 import { CredentialUse } from './credential-use.js';
+import { Discovery } from './discovery.js';
 import { IdleLearning } from './idle-learning.js';
 import { Call, Ledger, type RequestOptions } from './ledger.js';
 import { Lifecycle } from './lifecycle.js';
 import { logEvents } from './log.js';
+import { LISTEN } from './outgoing.js';
+import { isOwnProgress } from './own-progress.js';
 import { Stats } from './stats.js';
 import type { Connection, ConnectionEvents, ConnectionHealth } from './types.js';
 import { MessageWay } from './way.js';
@@ -57,6 +61,7 @@ export class HostedConnection implements Connection {
   readonly #credential: CredentialUse;
   readonly #way: MessageWay;
   readonly #idle: IdleLearning;
+  readonly #discovery: Discovery;
   readonly #providerEvents: Disposer | undefined;
   #face: Face | undefined;
   #closing: Promise<void> | undefined;
@@ -96,10 +101,13 @@ export class HostedConnection implements Connection {
       ledger: this.#ledger,
       emitter: this.#emitter,
       serverRequests: this.#serverRequests,
+      pause: this.#pause,
       keeper: () => this.#keeper,
+      classify: (facts, session, credential) => this.#way.classify(facts, session, credential),
       tell: (message) => this.#face?.onMessage(message),
       deliver: onMessage,
       onSession: (session) => this.#stands(session),
+      idleLimitMs: () => this.stats.idleLimitMs,
       onRest: () => {
         this.#wire.dropLingering();
         void this.#http.closeIdle();
@@ -126,8 +134,10 @@ export class HostedConnection implements Connection {
         this.#emitter.emit('session-suspect', { session: session.info, reason }),
       onLost: (session, reason, cause) => this.#lifecycle.lost(session, reason, cause),
     });
+    this.#discovery = new Discovery(this.#keeper, clock);
     this.#way = new MessageWay({
       options,
+      discovery: this.#discovery,
       credential: this.#credential,
       keeper: this.#keeper,
       wire: this.#wire,
@@ -188,6 +198,11 @@ export class HostedConnection implements Connection {
     this.#keeper.capture(initialize);
   }
 
+  /** The face knows which protocol version is spoken. */
+  negotiated(version: string): void {
+    this.#discovery.negotiated(version);
+  }
+
   /** Takes up a session of before a restart. */
   async resumeSession(id: string, protocolVersion: string): Promise<void> {
     const credential = await this.#credential.acquire();
@@ -213,7 +228,7 @@ export class HostedConnection implements Connection {
       return call.promise;
     }
     this.#ledger.add(call);
-    if (this.#lastCallMs !== undefined && this.#ledger.size === 1) {
+    if (this.#lastCallMs !== undefined && this.#ledger.waiting === 1 && call.method !== LISTEN) {
       this.#idle.gap(call.startedAtMs - this.#lastCallMs);
     }
     this.#way.travel(call).then(
@@ -226,7 +241,8 @@ export class HostedConnection implements Connection {
   /** Takes a call back: dropped if it has not left (then nothing is sent at all), else cancelled at the server. */
   takeBack(call: Call, error: HostedMcpError, notice?: JsonRpcNotification): void {
     const { session, phase, id } = call;
-    if (phase === 'sent' && session !== undefined) {
+    // In the later era the end of its stream says it.
+    if (phase === 'sent' && session?.info.era === 'initialize') {
       const reason = error.code === 'ERR_TIMEOUT' ? 'timed out' : 'given up by the caller';
       const params = { requestId: id, reason };
       // Before the call ends: a session that only waited for it would be deleted ahead of the notice.
@@ -271,26 +287,14 @@ export class HostedConnection implements Connection {
   #ended(call: Call, error: unknown): void {
     this.#ledger.remove(call);
     const { clock } = this.#options;
-    this.#lastCallMs = clock.monotonic();
-    const durationMs = this.#lastCallMs - call.startedAtMs;
-    const { waits, stats } = { waits: call.waits, stats: this.stats };
-    if (error === undefined) stats.answered(call.tool, durationMs);
-    else stats.failed(HostedMcpError.isInstance(error) ? error.code : 'ERR_PROTOCOL');
-    if (waits.rateMs > 0) stats.waits.rate.record(waits.rateMs);
-    if (waits.sessionMs > 0) stats.waits.session.record(waits.sessionMs);
-    if (waits.credentialMs > 0) stats.waits.credential.record(waits.credentialMs);
+    const durationMs = clock.monotonic() - call.startedAtMs;
+    // How long a subscription stood is no latency, and its end no call of the agent's.
+    if (call.method !== LISTEN) {
+      this.#lastCallMs = clock.monotonic();
+      this.stats.ended(call, durationMs, error);
+    }
     if (this.#emitter.wants('call')) {
-      this.#emitter.emit('call', {
-        requestId: call.id,
-        method: call.method,
-        ...(call.tool !== undefined && { tool: call.tool }),
-        ...(call.session !== undefined && { session: call.session.number }),
-        startedAtMs: clock.now() - durationMs,
-        durationMs,
-        waits,
-        executed: HostedMcpError.isInstance(error) ? error.executed : call.executed,
-        ...(HostedMcpError.isInstance(error) && { code: error.code }),
-      });
+      this.#emitter.emit('call', doneFacts(call, clock.now() - durationMs, durationMs, error));
     }
     this.#lifecycle.callEnded(call.session);
   }
@@ -370,7 +374,7 @@ export class HostedConnection implements Connection {
   }
 
   #deliver(message: JsonRpcMessage, session: Session | undefined): void {
-    if (session?.phase === 'ended') return;
+    if (session?.phase === 'ended' || isOwnProgress(message)) return;
     this.#face?.onMessage(session === undefined ? message : this.#serverRequests.incoming(message, session));
   }
 

@@ -22,6 +22,8 @@ const READS: ReadonlySet<string> = new Set([
   'tasks/get',
   'tasks/list',
   'ping',
+  'server/discover',
+  'subscriptions/listen',
 ]);
 
 export function isRead(method: string): boolean {

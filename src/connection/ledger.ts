@@ -15,6 +15,7 @@ import type { ExchangeHandle } from '../http/exchange.js';
 import type { JsonRpcRequest, JsonRpcResponse, RequestId } from '../json-rpc.js';
 import { toolOf } from '../json-rpc.js';
 import type { Session } from '../session/session.js';
+import { LISTEN } from './outgoing.js';
 
 export interface RequestOptions {
   /** Milliseconds on the monotonic clock at which the caller's own time is up; the caller's owner ends it. */
@@ -206,17 +207,24 @@ export class Call {
 /** All calls that have not ended. */
 export class Ledger {
   readonly #calls = new Map<RequestId, Call>();
+  readonly #standing = new Set<Call>();
 
   get size(): number {
     return this.#calls.size;
   }
+  /** Those that somebody waits for: a subscription may stand for days. */
+  get waiting(): number {
+    return this.#calls.size - this.#standing.size;
+  }
   add(call: Call): void {
     this.#calls.set(call.id, call);
+    if (call.method === LISTEN) this.#standing.add(call);
   }
   get(id: unknown): Call | undefined {
     return typeof id === 'string' || typeof id === 'number' ? this.#calls.get(id) : undefined;
   }
   remove(call: Call): void {
+    this.#standing.delete(call);
     if (this.#calls.get(call.id) === call) this.#calls.delete(call.id);
   }
   /** A copy: the calls may end while it is walked. */

@@ -9,14 +9,17 @@ import type { Credential } from '../credentials/provider.js';
 import type { Emitter } from '../events.js';
 import type { JsonRpcMessage } from '../json-rpc.js';
 import type { ResolvedHostedOptions } from '../options.js';
+import type { Pause } from '../rate-limit/pause.js';
 import type { SessionKeeper } from '../session/keeper.js';
 import type { LossCause } from '../session/keeper-parts.js';
 import type { ServerRequests } from '../session/server-requests.js';
 import type { Session } from '../session/session.js';
+import { LegacyCare } from '../streams/legacy-care.js';
 import { Listener } from '../streams/listener.js';
+import type { Verdict } from './classify.js';
 import type { Ledger } from './ledger.js';
 import type { ConnectionEvents } from './types.js';
-import type { Wire } from './wire.js';
+import type { StreamFacts, Wire } from './wire.js';
 
 export interface LifecycleParts {
   readonly options: ResolvedHostedOptions;
@@ -24,11 +27,15 @@ export interface LifecycleParts {
   readonly ledger: Ledger;
   readonly emitter: Emitter<ConnectionEvents>;
   readonly serverRequests: ServerRequests;
+  readonly pause: Pause;
   keeper(): SessionKeeper;
+  classify(facts: StreamFacts, session: Session, credential: Credential): Verdict;
   /** A message for the face, as it is. */
   tell(message: JsonRpcMessage): void;
   deliver(message: JsonRpcMessage, session: Session): void;
   onSession(session: Session): void;
+  /** How long the way is known to leave a silent stream alone. */
+  idleLimitMs(): number | undefined;
   /** Nothing is open any more: sockets may go. */
   onRest(): void;
 }
@@ -47,10 +54,12 @@ export class Lifecycle {
   #opening: Promise<void> | undefined;
   #idle: Timer | undefined;
   #lastUseMs = 0;
+  readonly #legacy: LegacyCare;
 
   constructor(parts: LifecycleParts) {
     this.#parts = parts;
     this.#listens = parts.options.streams.listen !== false;
+    this.#legacy = new LegacyCare({ ...parts, isHeard: () => this.#listens });
   }
 
   established(session: Session, previous: Session | undefined, reason: string): void {
@@ -60,6 +69,7 @@ export class Lifecycle {
     if (previous !== undefined) {
       emitter.emit('session-replaced', { previous: previous.info, current: session.info, reason });
     }
+    if (session.road !== undefined) this.#legacy.take(session, session.road);
     this.startListening(session);
   }
 
@@ -110,7 +120,7 @@ export class Lifecycle {
   startListening(session: Session): void {
     if (!this.#listens || !session.hasId) return;
     this.#stopListening();
-    const { options, wire, emitter } = this.#parts;
+    const { options, wire, emitter, pause } = this.#parts;
     this.#listener = new Listener(session, {
       clock: options.clock,
       wire,
@@ -118,7 +128,16 @@ export class Lifecycle {
       credential: (rejected) =>
         options.credentials.acquire(options.url, rejected === undefined ? {} : { rejected }),
       onMessage: (message) => this.#parts.deliver(message, session),
-      onLost: () => this.#parts.keeper().lost(session, 'the listen stream was refused as unknown', false),
+      pausedMs: () => pause.remainingMs,
+      onLimited: (retryAfterMs) => emitter.emit('rate-paused', { forMs: pause.extend(retryAfterMs) }),
+      onLost: (_session, tentative) =>
+        this.#parts.keeper().lost(session, 'the listen stream was refused as unknown', tentative),
+      onDoubt: (facts, credential) => {
+        const verdict = this.#parts.classify(facts, session, credential);
+        if (verdict.kind !== 'session-suspect' || !verdict.strong) return undefined;
+        const decided = this.#parts.keeper().decide(session, credential, verdict);
+        return decided.then((decision) => decision === 'lost');
+      },
       onEvent: ({ type, ...payload }) => emitter.emit(type, payload as never),
     });
     this.#listener.start();
@@ -147,8 +166,9 @@ export class Lifecycle {
     listener.opened.then(settle);
   }
 
-  /** DELETEs a session, within its bound. Never rejects. */
+  /** Ends a session at the server: by a DELETE within its bound, or with the stream that carries it. Never rejects. */
   async delete(session: Session, credential: Credential = session.credential): Promise<void> {
+    session.road?.end();
     if (!session.hasId) return;
     const { options, wire } = this.#parts;
     let abort: (() => void) | undefined;
@@ -176,8 +196,12 @@ export class Lifecycle {
 
   close(): void {
     this.#stopListening();
+    this.#legacy.stop();
     this.#idle?.clear();
-    for (const timer of this.#leaving.values()) timer.clear();
+    for (const [session, timer] of this.#leaving) {
+      timer.clear();
+      session.road?.end();
+    }
     this.#leaving.clear();
   }
 
@@ -192,6 +216,7 @@ export class Lifecycle {
     this.#leaving.delete(session);
     const retired = session.phase === 'retired';
     session.phase = 'ended';
+    session.road?.end();
     for (const call of this.#parts.ledger.sentOn(session)) {
       call.fail(call.error('ERR_SESSION_LOST', 'The session ended before the answer arrived'));
     }
@@ -224,6 +249,11 @@ export class Lifecycle {
 
   /** Nothing is kept open; the next call opens a session again. */
   async rest(): Promise<void> {
+    if (this.#parts.keeper().session?.info.era === 'stateless') {
+      if (this.#parts.ledger.size === 0) this.#parts.onRest();
+      return;
+    }
+    this.#legacy.stop();
     const session = this.#parts.keeper().rest();
     if (session === undefined) return;
     this.#stopListening();

@@ -3,8 +3,9 @@
  *
  * Guarantees that recording a call costs next to nothing; never keeps arguments, results or texts.
  */
-import type { HostedMcpErrorCode } from '../errors.js';
+import { HostedMcpError, type HostedMcpErrorCode } from '../errors.js';
 import { LatencyHistogram } from './histogram.js';
+import type { Call } from './ledger.js';
 import type { ConnectionStats } from './types.js';
 
 /** A server that invents tool names does not grow our memory. */
@@ -29,6 +30,16 @@ export class Stats implements ConnectionStats {
 
   get idleRisk(): boolean {
     return this.idleLimitMs !== undefined && this.longestIdleGapMs > this.idleLimitMs;
+  }
+
+  /** A request has ended, with `error` or without. */
+  ended(call: Call, durationMs: number, error: unknown): void {
+    if (error === undefined) this.answered(call.tool, durationMs);
+    else this.failed(HostedMcpError.isInstance(error) ? error.code : 'ERR_PROTOCOL');
+    const { rateMs, sessionMs, credentialMs } = call.waits;
+    if (rateMs > 0) this.waits.rate.record(rateMs);
+    if (sessionMs > 0) this.waits.session.record(sessionMs);
+    if (credentialMs > 0) this.waits.credential.record(credentialMs);
   }
 
   answered(tool: string | undefined, ms: number): void {

@@ -8,7 +8,7 @@
 import { fullJitter, sleep } from '../clock.js';
 import type { Credential } from '../credentials/provider.js';
 import type { Emitter } from '../events.js';
-import { askAfter, askBefore, type CallFacts, type ToolResult } from '../gates/gate.js';
+import { askAfter, askBefore, type ToolResult } from '../gates/gate.js';
 import { isErrorResponse, type JsonRpcMessage, type JsonRpcResponse } from '../json-rpc.js';
 import type { ResolvedHostedOptions } from '../options.js';
 import type { Pause } from '../rate-limit/pause.js';
@@ -16,11 +16,17 @@ import { InitializeRefused, rejectionOf } from '../session/handshake.js';
 import type { SessionKeeper } from '../session/keeper.js';
 import { Session } from '../session/session.js';
 import type { SetUp } from '../session/set-up.js';
+import { RecentIds } from '../streams/recent-ids.js';
 import { resumeAnswer } from '../streams/resume.js';
+import { Subscription } from '../streams/subscription.js';
+import { callFacts } from './call-facts.js';
 import { afterResume, type ClassifyContext, classify, type Verdict } from './classify.js';
 import type { CredentialUse } from './credential-use.js';
+import { type Discovery, refusalInBand } from './discovery.js';
 import { failureOf, isRead } from './failures.js';
 import type { Call } from './ledger.js';
+import { answeredAs, LISTEN, outgoing } from './outgoing.js';
+import { OwnProgress } from './own-progress.js';
 import type { Stats } from './stats.js';
 import type { ConnectionEvents } from './types.js';
 import type { StreamFacts, Wire } from './wire.js';
@@ -28,6 +34,7 @@ import type { StreamFacts, Wire } from './wire.js';
 export interface MessageWayParts {
   readonly options: ResolvedHostedOptions;
   readonly credential: CredentialUse;
+  readonly discovery: Discovery;
   readonly keeper: SessionKeeper;
   readonly wire: Wire;
   readonly pause: Pause;
@@ -41,15 +48,12 @@ export interface MessageWayParts {
 
 /** How often the last look may find something changed before the call gives up. */
 const LOOKS = 10;
-/** A 429 that does not say how long. */
-const PAUSE_WITHOUT_HINT_MS = 1_000;
-/** Outside the range that the specification reserves. */
-const DISCOVERY_REFUSED = -32019;
 const RETRY_BASE_MS = 100;
 const RETRY_MAX_MS = 2_000;
 
 export class MessageWay {
   readonly #parts: MessageWayParts;
+  readonly #ownProgress = new OwnProgress();
 
   constructor(parts: MessageWayParts) {
     this.#parts = parts;
@@ -57,14 +61,14 @@ export class MessageWay {
 
   async travel(call: Call): Promise<JsonRpcResponse> {
     if (call.method === 'initialize') return this.#initialize(call);
-    if (call.method === 'server/discover') return noDiscovery(call);
+    const probe = this.#parts.discovery.probeFor(call);
     await this.#passGates(call);
     for (let looks = 0; ; ) {
-      const session = await this.#ready(call);
+      const session = probe ?? (await this.#ready(call));
       const credential = await this.#acquire(call);
       await this.#verify(call, session, credential);
       await this.#waitOutPause(call);
-      if (!this.#lastLook(session, credential)) {
+      if (!this.#lastLook(session, credential, probe)) {
         if (++looks < LOOKS) continue;
         throw call.error(
           'ERR_SESSION_UNSTABLE',
@@ -73,10 +77,14 @@ export class MessageWay {
         );
       }
       const facts = await this.#exchange(call, session, credential);
+      const refused = probe === undefined ? undefined : refusalInBand(facts, call.id);
+      if (refused !== undefined) return refused;
       const classified = this.classify(facts, session, credential);
       const verdict = facts.resumed === true ? afterResume(classified) : classified;
       const answer = await this.#act(verdict, call, session, credential, facts);
-      if (answer !== 'again') return answer;
+      if (answer === 'again') continue;
+      if (probe !== undefined) this.#parts.discovery.answered(probe, call, answer);
+      return answer;
     }
   }
 
@@ -138,9 +146,9 @@ export class MessageWay {
   }
 
   /** Synchronous, right before the exchange: nothing that was found on the way has changed since. */
-  #lastLook(session: Session, credential: Credential): boolean {
+  #lastLook(session: Session, credential: Credential, probe: Session | undefined): boolean {
     return (
-      session === this.#parts.keeper.session &&
+      (session === probe || session === this.#parts.keeper.session) &&
       credential.generation === this.#parts.credential.generation &&
       this.#parts.pause.remainingMs === 0
     );
@@ -148,30 +156,45 @@ export class MessageWay {
 
   async #exchange(call: Call, session: Session, credential: Credential): Promise<StreamFacts> {
     if (call.ended) throw call.signal.reason;
-    const { resumptionToken, onresumptiontoken, headers } = call.options;
-    if (resumptionToken !== undefined) return this.#resume(call, session, { cursor: resumptionToken }, true);
-    const { message } = call;
-    const facts = await this.#parts.wire.send(
-      call.rewritten === undefined
-        ? message
-        : { ...message, params: { ...message.params, arguments: call.rewritten } },
-      {
-        session,
-        credential,
-        headers,
-        onSent: () => {
-          if (call.ended) throw call.signal.reason;
-          call.markSent(session);
-        },
-        attach: (handle) => call.attach(handle),
-        onMessage: (each) => this.#parts.deliver(each, session),
-        ...(onresumptiontoken !== undefined && { onEventId: onresumptiontoken }),
+    const { resumptionToken, onresumptiontoken } = call.options;
+    const { era, protocolVersion } = session.info;
+    const hasCursors = era === 'initialize' && session.road === undefined;
+    if (resumptionToken !== undefined && !hasCursors) {
+      const why = `This server (protocol ${protocolVersion}) keeps no answers that could be asked for again`;
+      throw call.error('ERR_OUTCOME_UNKNOWN', why, { executed: 'unknown' });
+    }
+    if (resumptionToken !== undefined)
+      return this.#resume(call, session, { cursor: resumptionToken }, undefined, true);
+    const { message: asked, route } = outgoing(call, session);
+    const message = this.#ownProgress.ask(asked);
+    const subscribed =
+      era === 'stateless' && call.method === LISTEN
+        ? new Subscription(call, message, session, this.#parts)
+        : undefined;
+    let seen: Set<string> | undefined;
+    const onEventId = (id: string) => {
+      seen ??= new RecentIds();
+      seen.add(id);
+      onresumptiontoken?.(id);
+    };
+    const facts = await this.#parts.wire.send(message, {
+      ...route,
+      session,
+      credential,
+      onSent: () => {
+        if (call.ended) throw call.signal.reason;
+        call.markSent(session);
       },
-    );
+      attach: (handle) => (subscribed ?? call).attach(handle),
+      onMessage: (each) =>
+        subscribed === undefined ? this.#parts.deliver(each, session) : subscribed.receive(each),
+      ...(hasCursors && { onEventId }),
+    });
+    if (subscribed?.stands === true) return subscribed.keep(facts);
+    if (!hasCursors) return answeredAs(facts, call.id);
     if (facts.resume === undefined || call.ended) return facts;
-    const { ageMs = 0, idleMs = 0 } = facts;
-    this.#parts.emitter.emit('stream-cut', { session: session.number, ageMs, idleMs, method: call.method });
-    return this.#resume(call, session, facts.resume);
+    this.#cut(call, session, facts);
+    return this.#resume(call, session, facts.resume, seen);
   }
 
   /** One verdict from what one exchange brought. */
@@ -225,7 +248,7 @@ export class MessageWay {
       }
       case 'limited': {
         if (verdict.executed === false) call.markRefused();
-        const forMs = this.#parts.pause.extend(verdict.retryAfterMs ?? PAUSE_WITHOUT_HINT_MS);
+        const forMs = this.#parts.pause.extend(verdict.retryAfterMs);
         this.#parts.emitter.emit('rate-paused', { forMs });
         if (verdict.executed === false && retry.resendOn429 === 'auto' && this.#mayGoAgain(call))
           return 'again';
@@ -315,12 +338,12 @@ export class MessageWay {
     call: Call,
     session: Session,
     from: NonNullable<StreamFacts['resume']>,
+    seen: Set<string> = new RecentIds(),
     adopts = false,
   ): Promise<StreamFacts> {
     const { clock, retry } = this.#parts.options;
     const { onresumptiontoken } = call.options;
     if (call.phase === 'queued') call.markSent(session);
-    const cutAtMs = clock.monotonic();
     const facts = await resumeAnswer(from, {
       clock,
       wire: this.#parts.wire,
@@ -329,16 +352,19 @@ export class MessageWay {
       adopts,
       method: call.method,
       signal: call.signal,
-      untilMs: () => (call.options.deadlineMs === undefined ? cutAtMs + retry.maxElapsedMs : call.deadlineMs),
+      seen,
+      // Where the caller's time is not known, the server may be out of reach for so long.
+      untilMs: (openMs) =>
+        call.options.deadlineMs === undefined ? openMs + retry.maxElapsedMs : call.deadlineMs,
       credential: async (rejected) =>
         session.phase === 'retired'
           ? session.credential
           : this.#parts.credential.acquire(rejected === undefined ? {} : { rejected }),
-      attach: (handle) => call.attach(handle),
       onMessage: (message) => this.#parts.deliver(message, session),
       onEventId: onresumptiontoken,
-      onCut: () =>
-        this.#parts.emitter.emit('stream-cut', { session: session.number, ageMs: 0, method: call.method }),
+      onCut: (each) => this.#cut(call, session, each),
+      onLimited: (retryAfterMs) =>
+        this.#parts.emitter.emit('rate-paused', { forMs: this.#parts.pause.extend(retryAfterMs) }),
     }).catch((error: unknown) => {
       if (call.ended) throw error;
       // No credential to ask with: that says nothing about the call.
@@ -347,6 +373,10 @@ export class MessageWay {
       });
     });
     return { ...facts, resumed: true };
+  }
+
+  #cut(call: Call, session: Session, { ageMs = 0, idleMs = 0 }: StreamFacts): void {
+    this.#parts.emitter.emit('stream-cut', { session: session.number, ageMs, idleMs, method: call.method });
   }
 
   #mayRepeat(call: Call): boolean {
@@ -371,21 +401,4 @@ export class MessageWay {
       call.waits[wait] += this.#parts.options.clock.monotonic() - started;
     }
   }
-}
-
-/** v2's Client asks first whether a server needs no session, and goes on to `initialize` when told no in-band. */
-function noDiscovery(call: Call): JsonRpcResponse {
-  const message = 'Sessions are opened with initialize here.';
-  return { jsonrpc: '2.0', id: call.id, error: { code: DISCOVERY_REFUSED, message } };
-}
-
-function callFacts(call: Call, session: Session | undefined): CallFacts {
-  const { arguments: args, _meta: meta } = call.message.params ?? {};
-  return {
-    method: call.method,
-    ...(call.tool !== undefined && { tool: call.tool }),
-    ...(typeof args === 'object' && args !== null && { arguments: args as Record<string, unknown> }),
-    ...(typeof meta === 'object' && meta !== null && { meta: meta as Record<string, unknown> }),
-    ...(session !== undefined && { session: session.info }),
-  };
 }

@@ -9,13 +9,14 @@ import type { Clock } from '../clock.js';
 import type { Credential } from '../credentials/provider.js';
 import type { ExchangeHandle, HttpClient, HttpRequest } from '../http/exchange.js';
 import type { CookieJar } from '../http/headers.js';
-import type { JsonRpcMessage, RequestId } from '../json-rpc.js';
+import type { JsonRpcMessage, JsonRpcResponse, RequestId } from '../json-rpc.js';
 import type { Redactor } from '../redactor.js';
 import type { Session } from '../session/session.js';
 import type { Cut } from '../streams/idle-limits.js';
-import { lastEventIdHeader } from '../streams/sse-reader.js';
-import { Answer } from './answer.js';
+import { lastEventIdHeader, type SseEvent } from '../streams/sse-reader.js';
+import { Answer, fitToShow } from './answer.js';
 import type { ExchangeFacts } from './facts.js';
+import { LISTEN } from './outgoing.js';
 
 export interface WireParts {
   readonly url: URL;
@@ -73,6 +74,10 @@ export interface StreamRoute extends Route {
   readonly method: string;
   /** The head has arrived and is an event stream. */
   onOpen?(): void;
+  /** Bytes of the stream have arrived, be they a comment. */
+  onBytes?(): void;
+  /** Takes the events as they are: what they carry is not looked at here. */
+  onEvent?(event: SseEvent): void;
   /** Ids of events already seen; grows. */
   readonly seen?: Set<string>;
   /** The stream belongs to a request of another id, from before a restart: its answer is given ours. */
@@ -109,14 +114,21 @@ export class Wire {
   }
 
   /** POSTs one message; resolves with the facts, never rejects but with what `credential.headers()` throws. */
-  async send(message: JsonRpcMessage, way: Route): Promise<StreamFacts> {
+  send(message: JsonRpcMessage, way: Route): Promise<StreamFacts> {
+    return way.session?.road?.send(message, way) ?? this.post(message, way, this.#parts.url);
+  }
+
+  /** The same, to an address that the server has named, and nowhere else. */
+  async post(message: JsonRpcMessage, way: Route, url: URL): Promise<StreamFacts> {
     const method = 'method' in message ? message.method : 'response';
     const expects = 'method' in message && 'id' in message ? message.id : undefined;
     const headers = this.#headers(way, method);
     headers['content-type'] = 'application/json';
     headers.accept = 'application/json, text/event-stream';
     headers['accept-encoding'] = COMPRESSED.test(method) ? 'gzip, deflate, br' : 'identity';
-    const request = { method: 'POST', url: this.#parts.url, headers, body: JSON.stringify(message) } as const;
+    const body = JSON.stringify(message);
+    const listens = method === LISTEN;
+    const request = { method: 'POST', url, headers, body, stream: listens, givesWay: listens } as const;
     return this.#run(request, await this.#authorize(request, way), way, method, expects, undefined);
   }
 
@@ -131,6 +143,8 @@ export class Wire {
       url: this.#parts.url,
       headers,
       stream: true,
+      // One that is read event by event carries the answers as well.
+      givesWay: way.expects === undefined && way.onEvent === undefined,
       headersTimeoutMs: 0,
     } as const;
     return this.#run(request, await this.#authorize(request, way), way, way.method, way.expects, way);
@@ -146,6 +160,21 @@ export class Wire {
     return this.#run(request, await this.#authorize(request, way), way, 'DELETE', undefined, undefined);
   }
 
+  /** An answer that did not come as an exchange's own, made fit to be shown as those are. */
+  fitToShow(message: JsonRpcResponse, method: string, cookies: CookieJar): JsonRpcResponse {
+    const { redactor, url } = this.#parts;
+    return fitToShow(message, method, () => {
+      for (const pair of cookies.header(url)?.split('; ') ?? [])
+        redactor.add(pair.slice(pair.indexOf('=') + 1));
+      return redactor;
+    });
+  }
+
+  /** A secret that came in a message. */
+  learnSecret(secret: string): void {
+    this.#parts.redactor.add(secret);
+  }
+
   /** Ends the streams that were only kept for their sockets. */
   dropLingering(): void {
     for (const handle of this.#lingering) handle.abort();
@@ -158,7 +187,8 @@ export class Wire {
     if (id !== undefined) headers['mcp-session-id'] = id;
     const version = way.protocolVersion ?? way.session?.info.protocolVersion;
     if (version !== undefined && method !== 'initialize') headers['mcp-protocol-version'] = version;
-    const cookie = this.#parts.affinityCookies ? way.session?.cookies.header(this.#parts.url) : undefined;
+    const jar = this.#parts.affinityCookies ? (way.session?.cookies ?? way.cookies) : undefined;
+    const cookie = jar?.header(this.#parts.url);
     if (cookie !== undefined)
       headers.cookie = headers.cookie === undefined ? cookie : `${headers.cookie}; ${cookie}`;
     // Each time, so that none is forgotten for younger ones.

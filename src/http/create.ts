@@ -9,10 +9,12 @@ import type { HttpClient } from './exchange.js';
 import { FetchClient } from './fetch-client.js';
 import type { ResolvedHttpOptions } from './options.js';
 import { RedirectingClient } from './redirects.js';
+import { ScarceDispatcherClient } from './scarce-dispatcher.js';
 import { UndiciClient } from './undici-client.js';
 
 export function createHttpClient(options: ResolvedHttpOptions, clock: Clock): HttpClient {
-  const road =
+  let road: HttpClient =
     options.fetch === undefined ? new UndiciClient(options) : new FetchClient(options.fetch, options);
+  if (options.dispatcher !== undefined) road = new ScarceDispatcherClient(road, clock);
   return new RedirectingClient(road, clock, options.headersTimeoutMs);
 }

@@ -41,6 +41,8 @@ export interface HttpRequest {
   readonly body?: string | undefined;
   /** A listen or resumed stream: it gets a socket that no call waits for. */
   readonly stream?: boolean | undefined;
+  /** Nobody waits for it: where there are too few connections, calls go first. */
+  readonly givesWay?: boolean | undefined;
   /** Milliseconds until the response head must be there; 0: no limit of ours, undefined: as `http.headersTimeoutMs` says. */
   readonly headersTimeoutMs?: number | undefined;
 }

@@ -6,6 +6,9 @@
  */
 import type { Clock } from '../clock.js';
 
+/** A 429 that does not say how long. */
+const PAUSE_WITHOUT_HINT_MS = 1_000;
+
 export class Pause {
   readonly #clock: Clock;
   readonly #maxMs: number;
@@ -22,7 +25,7 @@ export class Pause {
   }
 
   /** Starts a pause or makes the running one longer; gives what is now left of it. */
-  extend(forMs: number): number {
+  extend(forMs = PAUSE_WITHOUT_HINT_MS): number {
     this.#untilMs = Math.max(this.#untilMs, this.#clock.monotonic() + Math.min(forMs, this.#maxMs));
     return this.remainingMs;
   }

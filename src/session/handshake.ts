@@ -2,7 +2,8 @@
  * The handshake, made as often as needed from one captured `initialize`.
  *
  * Guarantees that it carries neither a session id nor a version header, that only its own answer can set
- * a session id, and that a token refused on the way is renewed once. Never sends a tool call.
+ * a session id, that a token refused on the way is renewed once, and that a server of protocol 2024-11-05 is
+ * found where it refuses the POST. Never sends a tool call.
  */
 import { randomBytes } from 'node:crypto';
 import type { Clock } from '../clock.js';
@@ -13,6 +14,7 @@ import { cleanServerText, HostedMcpError } from '../errors.js';
 import { CookieJar } from '../http/headers.js';
 import { isResult, type JsonRpcError, type JsonRpcMessage, type JsonRpcRequest } from '../json-rpc.js';
 import { LIMITS } from '../limits.js';
+import { LegacyRoad } from '../streams/legacy-sse.js';
 import { Session } from './session.js';
 
 export interface HandshakeParts {
@@ -41,14 +43,28 @@ const INITIALIZED_TRIES = 5;
  * later tries have all the time that is left, for servers that need long to wake up.
  */
 const FIRST_TRY_MS = 15_000;
+/** What a server of protocol 2024-11-05 says to a POST where its stream is (MCP 2025-11-25, transports, "Backwards Compatibility"). */
+const NO_POST_HERE: ReadonlySet<number> = new Set([400, 404, 405]);
 /** Method not found, unsupported protocol version (2026-07-28). */
 const WITHOUT_INITIALIZE: ReadonlySet<number> = new Set([-32601, -32022]);
+
+/** What came of asking for a session once. */
+interface Asked {
+  readonly facts: StreamFacts;
+  readonly cookies: CookieJar;
+  /** The stream that carries the session. */
+  readonly road?: LegacyRoad;
+  /** Neither protocol was spoken. */
+  readonly triedBoth?: boolean;
+}
 
 export class Handshake {
   readonly #parts: HandshakeParts;
   /** Fingerprints of this connection's sessions cannot be joined with another's. */
   readonly #fingerprintKey = randomBytes(32);
   #made = 0;
+  /** Found: this server speaks HTTP+SSE. */
+  #isLegacy = false;
 
   constructor(parts: HandshakeParts) {
     this.#parts = parts;
@@ -83,30 +99,79 @@ export class Handshake {
   }
 
   async #open(initialize: JsonRpcRequest, number: number, signal: AbortSignal): Promise<Session> {
-    const { wire, credentials, target } = this.#parts;
+    const { credentials, target } = this.#parts;
     let credential = await credentials.acquire(target, { signal });
     for (let renewed = false; ; ) {
-      const request = { ...initialize, id: `holdfast-initialize-${++this.#made}` };
       const sentWith: Credential = credential;
-      const cookies = new CookieJar(this.#parts.clock);
-      const facts = await wire.send(request, {
-        credential: sentWith,
-        cookies,
-        signal,
-        onMessage: (message) => this.#parts.onMessage(message, undefined),
-      });
-      if (signal.aborted) throw signal.reason;
-      const verdict = classify(facts, PLAIN_CONTEXT);
-      if (verdict.kind === 'credential' && !renewed) {
-        renewed = true;
-        credential = await credentials.acquire(target, { signal, rejected: rejectionOf(sentWith, facts) });
-        continue;
+      const asked = await this.#ask(initialize, sentWith, signal);
+      const { facts, road } = asked;
+      try {
+        if (signal.aborted) throw signal.reason;
+        const verdict = classify(facts, PLAIN_CONTEXT);
+        if (verdict.kind !== 'credential' || renewed) {
+          if (verdict.kind !== 'answer') throw handshakeError(verdict, facts, asked.triedBoth);
+          if (!isResult(verdict.message)) throw refusalOf(verdict.message as JsonRpcError);
+          const session = this.#session(verdict.message.result, asked, sentWith, number);
+          await this.#announce(session, signal);
+          return session;
+        }
+      } catch (error) {
+        road?.end();
+        throw error;
       }
-      if (verdict.kind !== 'answer') throw handshakeError(verdict, facts);
-      if (!isResult(verdict.message)) throw refusalOf(verdict.message as JsonRpcError);
-      const session = this.#session(verdict.message.result, facts, sentWith, number, cookies);
-      await this.#announce(session, signal);
-      return session;
+      road?.end();
+      renewed = true;
+      credential = await credentials.acquire(target, { signal, rejected: rejectionOf(sentWith, facts) });
+    }
+  }
+
+  /** Asks in the protocol that was found; where that is refused as unknown, in the other one. */
+  async #ask(initialize: JsonRpcRequest, credential: Credential, signal: AbortSignal): Promise<Asked> {
+    const wasLegacy = this.#isLegacy;
+    this.#isLegacy = false;
+    const first = await this.#askIn(wasLegacy, initialize, credential, signal);
+    const { status = 0, relation } = first.facts;
+    const isElsewhere = first.road === undefined && relation !== 'own' && NO_POST_HERE.has(status);
+    if (!isElsewhere || signal.aborted) {
+      this.#isLegacy = wasLegacy && (first.road !== undefined || status >= 400);
+      return first;
+    }
+    const second = await this.#askIn(!wasLegacy, initialize, credential, signal).catch((error: unknown) => {
+      // That nothing came of it in time says less than the refusal.
+      if (HostedMcpError.isInstance(error) && error.code === 'ERR_TIMEOUT') return undefined;
+      throw error;
+    });
+    if (second?.road !== undefined) this.#isLegacy = true;
+    const isAnswer = second?.road !== undefined || second?.facts.relation === 'own';
+    return second !== undefined && (isAnswer || mayPass(second.facts))
+      ? second
+      : { ...first, triedBoth: true };
+  }
+
+  async #askIn(
+    isLegacy: boolean,
+    initialize: JsonRpcRequest,
+    credential: Credential,
+    signal: AbortSignal,
+  ): Promise<Asked> {
+    const { wire, clock, target, onMessage } = this.#parts;
+    const request = { ...initialize, id: `holdfast-initialize-${++this.#made}` };
+    const cookies = new CookieJar(clock);
+    const way = {
+      credential,
+      cookies,
+      signal,
+      onMessage: (each: JsonRpcMessage) => onMessage(each, undefined),
+    };
+    if (!isLegacy) return { facts: await wire.send(request, way), cookies };
+    const road = new LegacyRoad({ clock, wire, url: target, cookies, onMessage });
+    const refusal = await road.open(credential, signal);
+    if (refusal !== undefined) return { facts: refusal, cookies };
+    try {
+      return { facts: await road.send(request, way), cookies, road };
+    } catch (error) {
+      road.end();
+      throw error;
     }
   }
 
@@ -126,10 +191,9 @@ export class Handshake {
 
   #session(
     result: Readonly<Record<string, unknown>>,
-    facts: StreamFacts,
+    { facts, cookies, road }: Asked,
     credential: Credential,
     number: number,
-    cookies: CookieJar,
   ): Session {
     const { protocolVersion } = result;
     if (
@@ -142,16 +206,19 @@ export class Handshake {
         'The server opened a session without naming a protocol version',
       );
     }
-    return new Session({
+    const session = new Session({
       number,
       id: checkedSessionId(facts.sessionIds),
       protocolVersion,
       result,
       credential,
       cookies,
+      road,
       establishedAtMs: this.#parts.clock.now(),
       fingerprintKey: this.#fingerprintKey,
     });
+    road?.carry(session);
+    return session;
   }
 
   async #announce(session: Session, signal: AbortSignal): Promise<void> {
@@ -171,16 +238,15 @@ export class Handshake {
       if (verdict.kind === 'accepted') return;
       const elsewhere = verdict.kind === 'session-lost' || verdict.kind === 'session-suspect';
       if (!elsewhere || left <= 1) {
-        if (elsewhere)
-          throw new HostedMcpError(
-            'ERR_SESSION_LOST',
-            'The server forgot the session between two messages of the handshake',
-            { retryable: true },
-          );
         throw handshakeError(verdict, facts);
       }
     }
   }
+}
+
+/** Refused for now, or for want of another credential: that says more than "not here" in the other protocol. */
+function mayPass({ status }: StreamFacts): boolean {
+  return status === undefined || status === 401 || status === 429 || (status >= 500 && status !== 501);
 }
 
 function lateError(): HostedMcpError {
@@ -219,12 +285,12 @@ function refusalOf(answer: JsonRpcError): HostedMcpError {
   if (!WITHOUT_INITIALIZE.has(answer.error.code)) return new InitializeRefused(answer);
   return new HostedMcpError(
     'ERR_PROTOCOL',
-    'The server does not open sessions with initialize: it speaks protocol 2026-07-28 or later only, which this release does not',
+    'The server does not open sessions with initialize: it speaks protocol 2026-07-28 or later only, which this client does not; a Client of SDK v2 that negotiates does, over HostedTransport',
     { method: 'initialize', serverText: cleanServerText(answer.error.message) },
   );
 }
 
-function handshakeError(verdict: Verdict, facts: StreamFacts): HostedMcpError {
+function handshakeError(verdict: Verdict, facts: StreamFacts, triedBoth = false): HostedMcpError {
   const fields = {
     method: 'initialize',
     status: facts.status,
@@ -262,11 +328,21 @@ function handshakeError(verdict: Verdict, facts: StreamFacts): HostedMcpError {
         retryable: true,
         retryAfterMs: verdict.retryAfterMs ?? 1_000,
       });
+    case 'session-lost':
+    case 'session-suspect':
+      return new HostedMcpError(
+        'ERR_SESSION_LOST',
+        'The server forgot the session between two messages of the handshake',
+        { retryable: true },
+      );
     case 'failed':
-      return new HostedMcpError(verdict.code, `No session: ${verdict.reason}`, {
-        ...fields,
-        retryable: away,
-      });
+      return new HostedMcpError(
+        verdict.code,
+        triedBoth
+          ? `No session, neither by Streamable HTTP nor by HTTP+SSE (2024-11-05): ${verdict.reason}`
+          : `No session: ${verdict.reason}`,
+        { ...fields, retryable: away },
+      );
     default:
       return new HostedMcpError('ERR_PROTOCOL', 'The server did not complete the handshake', {
         ...fields,

@@ -2,13 +2,20 @@
  * What the keeper of the session is given, and whom it tells.
  */
 import type { Clock } from '../clock.js';
+import type { Verdict } from '../connection/classify.js';
 import type { Wire } from '../connection/wire.js';
 import type { CredentialProvider } from '../credentials/provider.js';
 import type { HostedMcpError } from '../errors.js';
-import type { JsonRpcMessage } from '../json-rpc.js';
+import type { JsonRpcMessage, JsonRpcRequest } from '../json-rpc.js';
 import type { ResolvedSessionOptions } from './options.js';
 import type { Session } from './session.js';
 import type { ConnectionState } from './state.js';
+
+/** What `classify` says of an answer that may mean the end of a session. */
+export type Suspicion = Pick<
+  Extract<Verdict, { kind: 'session-suspect' }>,
+  'strong' | 'reason' | 'otherwise'
+>;
 
 /** Why a session was replaced or lost: by our own change of credential, or by the server. */
 export type LossCause = 'server' | 'credential';
@@ -28,4 +35,11 @@ export interface KeeperParts {
   onEstablished(session: Session, previous: Session | undefined, reason: string): void;
   onSuspect(session: Session, reason: string): void;
   onLost(session: Session, reason: string, cause: LossCause): void;
+}
+
+/** Whether a client says in its handshake that it answers requests of servers. */
+export function promisesAnswers(initialize: JsonRpcRequest): boolean {
+  const capabilities = initialize.params?.capabilities;
+  if (typeof capabilities !== 'object' || capabilities === null) return false;
+  return 'elicitation' in capabilities || 'sampling' in capabilities || 'roots' in capabilities;
 }

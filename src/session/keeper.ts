@@ -6,7 +6,6 @@
  * call: it only says on which session the next one may go.
  */
 import { fullJitter } from '../clock.js';
-import type { Verdict } from '../connection/classify.js';
 import { withRetries } from '../connection/retry.js';
 import type { Credential } from '../credentials/provider.js';
 import { HostedMcpError } from '../errors.js';
@@ -14,13 +13,10 @@ import type { JsonRpcRequest } from '../json-rpc.js';
 import { Breaker } from './breaker.js';
 import { closedError, SetUpFailed, unstableError } from './failures.js';
 import { Handshake } from './handshake.js';
-import type { KeeperParts, LossCause } from './keeper-parts.js';
+import { type KeeperParts, type LossCause, promisesAnswers, type Suspicion } from './keeper-parts.js';
 import { Prober } from './probe.js';
 import type { Session } from './session.js';
 import { type ConnectionState, StateMachine } from './state.js';
-
-/** What `classify` says of an answer that may mean the end of a session. */
-type Suspicion = Pick<Extract<Verdict, { kind: 'session-suspect' }>, 'strong' | 'reason' | 'otherwise'>;
 
 const SUSPECTS_IN_ROW = 3;
 /** One session may have been lost in the same think-time by chance. */
@@ -83,24 +79,27 @@ export class SessionKeeper {
 
   /** Whether this client said that it answers requests of servers (elicitation, sampling, roots). */
   get answersRequests(): boolean {
-    const capabilities = this.#initialize?.params?.capabilities;
-    if (typeof capabilities !== 'object' || capabilities === null) return false;
-    return 'elicitation' in capabilities || 'sampling' in capabilities || 'roots' in capabilities;
+    return this.#initialize !== undefined && promisesAnswers(this.#initialize);
   }
 
   /** What every handshake of this connection will say. */
   capture(initialize: JsonRpcRequest): void {
     this.#initialize = initialize;
+    // The Client has chosen the earlier era after all.
+    if (this.#session?.info.era === 'stateless') this.#session = undefined;
+  }
+
+  /** The server needs no session (2026-07-28): what stands from here on is only what is known of it. */
+  adopt(make: (number: number) => Session): void {
+    if (this.state === 'closed' || this.#opening !== undefined) return;
+    const previous = this.#session;
+    const session = this.#take(make(this.#numbered + 1));
+    this.#parts.onEstablished(session, previous, 'the server needs no session');
   }
 
   /** Takes up a session of before a restart; it is believed until a server says otherwise. */
   resume(id: string, protocolVersion: string, credential: Credential): Session {
-    const session = this.#handshake.resume(id, protocolVersion, credential, ++this.#numbered);
-    this.#hasStood = true;
-    this.#session = session;
-    this.#last = session;
-    this.#machine.move('ready');
-    return session;
+    return this.#take(this.#handshake.resume(id, protocolVersion, credential, this.#numbered + 1));
   }
 
   /** The session that a call may go out on now, or a promise of it. */
@@ -117,7 +116,7 @@ export class SessionKeeper {
 
   /** Whether `credential` may be used on `session`: at once where it was, else after one shared probe or a new session. */
   verify(session: Session, credential: Credential): undefined | Promise<unknown> {
-    if (!session.hasId || session.acceptedGeneration === credential.generation || session !== this.#session)
+    if (!session.isNamed || session.acceptedGeneration === credential.generation || session !== this.#session)
       return undefined;
     // An older credential than the session's cannot be news.
     if (credential.generation < session.acceptedGeneration) return undefined;
@@ -171,18 +170,22 @@ export class SessionKeeper {
 
   /** Whether the server itself says that it takes this credential: one shared probe, or one answered just now. */
   async accepts(session: Session, credential: Credential): Promise<boolean> {
+    if (session.info.era === 'stateless') return false;
     const isRecent = this.#parts.clock.monotonic() < session.acquittedUntilMs;
     if (isRecent && session.acceptedGeneration === credential.generation) return true;
     return this.#prober.isOfUse && (await this.#prober.ask(session, credential)) === 'alive';
   }
 
-  /** The server does not know the session. `tentative`: it is kept should no new one be had. */
-  lost(session: Session, reason: string, tentative: boolean): void {
+  /**
+   * The server does not know the session, or the stream that carried it is gone. `tentative`: it is kept should no
+   * new one be had. `counts`: it says something against the server. `opens`: the next one stands before it is wanted.
+   */
+  lost(session: Session, reason: string, tentative: boolean, { counts = true, opens = true } = {}): void {
     if (session !== this.#session || this.state === 'closed') return;
-    if (!tentative) this.#drop(session, reason);
-    if (this.#opening === undefined && this.state !== 'unstable') {
-      this.#open(reason, tentative ? session : undefined).catch(() => {});
-    }
+    if (!tentative) this.#drop(session, reason, counts);
+    if (this.#opening !== undefined || this.state === 'unstable') return;
+    if (opens) this.#open(reason, tentative ? session : undefined).catch(() => {});
+    else this.#machine.move('idle');
   }
 
   /** A call was answered on the session under this credential. */
@@ -199,7 +202,9 @@ export class SessionKeeper {
   /** The agent rests: nothing is kept open; the next call opens again. */
   rest(): Session | undefined {
     const session = this.#session;
-    if (this.#opening !== undefined || session === undefined || !this.#machine.move('idle')) return undefined;
+    if (this.#opening !== undefined || session === undefined || session.info.era === 'stateless')
+      return undefined;
+    if (!this.#machine.move('idle')) return undefined;
     this.#session = undefined;
     this.#last = undefined;
     session.phase = 'ended';
@@ -213,6 +218,16 @@ export class SessionKeeper {
     this.#session = undefined;
     if (session !== undefined) session.phase = 'ended';
     this.#ended.abort(closedError());
+    return session;
+  }
+
+  /** A session that nobody had to open. */
+  #take(session: Session): Session {
+    this.#numbered = session.number;
+    this.#hasStood = true;
+    this.#session = session;
+    this.#last = session;
+    this.#machine.move('ready');
     return session;
   }
 
@@ -253,12 +268,12 @@ export class SessionKeeper {
     return this.#open(reason, session, 'credential');
   }
 
-  #drop(session: Session, reason: string): void {
+  #drop(session: Session, reason: string, counts = true): void {
     if (this.#session !== session) return;
     this.#session = undefined;
     session.phase = 'ended';
     this.#parts.onLost(session, reason, 'server');
-    const restMs = this.#breaker.lost(session.answered);
+    const restMs = counts ? this.#breaker.lost(session.answered) : undefined;
     if (restMs !== undefined) this.#unstable(reason, restMs);
   }
 
@@ -378,6 +393,8 @@ export class SessionKeeper {
 
   #discard(session: Session): void {
     const { wire } = this.#parts;
-    wire.delete({ session, credential: session.credential, onMessage: () => {} }).catch(() => {});
+    // It ends with the stream that carries it.
+    if (session.road !== undefined) session.road.end();
+    else wire.delete({ session, credential: session.credential, onMessage: () => {} }).catch(() => {});
   }
 }

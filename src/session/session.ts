@@ -7,6 +7,7 @@
 import { createHmac } from 'node:crypto';
 import type { Credential } from '../credentials/provider.js';
 import type { CookieJar } from '../http/headers.js';
+import type { LegacyRoad } from '../streams/legacy-sse.js';
 
 /** What an app may know of a session. */
 export interface SessionInfo {
@@ -32,6 +33,10 @@ export interface SessionParts {
   establishedAtMs: number;
   fingerprintKey: Uint8Array;
   cookies: CookieJar;
+  /** `'initialize'` where not given. */
+  era?: 'initialize' | 'stateless' | undefined;
+  /** Where the server speaks HTTP+SSE. */
+  road?: LegacyRoad | undefined;
 }
 
 export class Session {
@@ -40,6 +45,8 @@ export class Session {
   readonly result: Readonly<Record<string, unknown>>;
   /** Affinity cookies: sent back with this session only. */
   readonly cookies: CookieJar;
+  /** The stream that carries it, at a server of protocol 2024-11-05: there is no session without that stream. */
+  readonly road: LegacyRoad | undefined;
   /** The generation last seen to be accepted with this session. */
   acceptedGeneration: number;
   /** The credential last seen to be accepted; what a session bound to its token is spoken to with, to its end. */
@@ -63,6 +70,7 @@ export class Session {
     this.#id = parts.id;
     this.result = parts.result;
     this.cookies = parts.cookies;
+    this.road = parts.road;
     this.credential = parts.credential;
     this.acceptedGeneration = parts.credential.generation;
     const { serverInfo, capabilities, instructions } = parts.result;
@@ -72,7 +80,7 @@ export class Session {
         fingerprint: createHmac('sha256', parts.fingerprintKey).update(parts.id).digest('hex').slice(0, 12),
       }),
       protocolVersion: parts.protocolVersion,
-      era: 'initialize' as const,
+      era: parts.era ?? 'initialize',
       serverInfo: asRecord(serverInfo),
       capabilities: asRecord(capabilities),
       ...(typeof instructions === 'string' && { instructions }),
@@ -82,6 +90,11 @@ export class Session {
 
   get hasId(): boolean {
     return this.#id !== undefined;
+  }
+
+  /** Whether its requests say which session they belong to: by the id, or by the address they go to. */
+  get isNamed(): boolean {
+    return this.hasId || this.road !== undefined;
   }
 
   /** For the wire only (and `transport.sessionId`, which the SDK's interface has). */

@@ -1,0 +1,35 @@
+/**
+ * A call as the app sees it: on its way, in its gates, and at its end, as an event.
+ *
+ * Guarantees plain facts: never the engine's own objects, never arguments or results in an event.
+ */
+import { HostedMcpError } from '../errors.js';
+import type { CallFacts } from '../gates/gate.js';
+import type { Session } from '../session/session.js';
+import type { Call } from './ledger.js';
+import type { CallDone } from './types.js';
+
+export function callFacts(call: Call, session: Session | undefined): CallFacts {
+  const { arguments: args, _meta: meta } = call.message.params ?? {};
+  return {
+    method: call.method,
+    ...(call.tool !== undefined && { tool: call.tool }),
+    ...(typeof args === 'object' && args !== null && { arguments: args as Record<string, unknown> }),
+    ...(typeof meta === 'object' && meta !== null && { meta: meta as Record<string, unknown> }),
+    ...(session !== undefined && { session: session.info }),
+  };
+}
+
+export function doneFacts(call: Call, startedAtMs: number, durationMs: number, error: unknown): CallDone {
+  return {
+    requestId: call.id,
+    method: call.method,
+    ...(call.tool !== undefined && { tool: call.tool }),
+    ...(call.session !== undefined && { session: call.session.number }),
+    startedAtMs,
+    durationMs,
+    waits: call.waits,
+    executed: HostedMcpError.isInstance(error) ? error.executed : call.executed,
+    ...(HostedMcpError.isInstance(error) && { code: error.code }),
+  };
+}
