@@ -18,7 +18,7 @@ import type { HttpFetch } from './http/exchange.js';
 import { resolveHttpOptions } from './http/options.js';
 import { isNotification, isRequest, isResponse, type JsonRpcMessage, type RequestId } from './json-rpc.js';
 import { OptionReader } from './option-reader.js';
-import { HOSTED_OPTION_NAMES, type HostedOptions, resolveHostedOptions } from './options.js';
+import { type HostedOptions, resolveHostedOptions } from './options.js';
 
 /** Options of the stock `StreamableHTTPClientTransport`, so that the one-line swap compiles. */
 export interface StockTransportOptions {
@@ -362,9 +362,3 @@ function plainHeaders(headers: unknown): Record<string, string> {
       : Object.entries(headers);
   return Object.fromEntries(pairs.map(([name, value]) => [name.toLowerCase(), String(value)]));
 }
-
-/** The names of `HostedTransportOptions`. */
-export const TRANSPORT_OPTION_NAMES: readonly string[] = Object.freeze([
-  ...HOSTED_OPTION_NAMES,
-  ...STOCK_NAMES,
-]);

@@ -7,44 +7,22 @@
  */
 import { fullJitter, sleep } from '../clock.js';
 import type { Credential } from '../credentials/provider.js';
-import type { Emitter } from '../events.js';
 import { askAfter, askBefore, type ToolResult } from '../gates/gate.js';
-import { isErrorResponse, type JsonRpcMessage, type JsonRpcResponse } from '../json-rpc.js';
-import type { ResolvedHostedOptions } from '../options.js';
-import type { Pause } from '../rate-limit/pause.js';
+import { isErrorResponse, type JsonRpcResponse } from '../json-rpc.js';
 import { InitializeRefused, rejectionOf } from '../session/handshake.js';
-import type { SessionKeeper } from '../session/keeper.js';
 import { Session } from '../session/session.js';
-import type { SetUp } from '../session/set-up.js';
 import { RecentIds } from '../streams/recent-ids.js';
 import { resumeAnswer } from '../streams/resume.js';
 import { Subscription } from '../streams/subscription.js';
 import { callFacts } from './call-facts.js';
 import { afterResume, type ClassifyContext, classify, type Verdict } from './classify.js';
-import type { CredentialUse } from './credential-use.js';
-import { type Discovery, refusalInBand } from './discovery.js';
+import { refusalInBand } from './discovery.js';
 import { failureOf, isRead } from './failures.js';
 import type { Call } from './ledger.js';
 import { answeredAs, LISTEN, outgoing } from './outgoing.js';
 import { OwnProgress } from './own-progress.js';
-import type { Stats } from './stats.js';
-import type { ConnectionEvents } from './types.js';
-import type { StreamFacts, Wire } from './wire.js';
-
-export interface MessageWayParts {
-  readonly options: ResolvedHostedOptions;
-  readonly credential: CredentialUse;
-  readonly discovery: Discovery;
-  readonly keeper: SessionKeeper;
-  readonly wire: Wire;
-  readonly pause: Pause;
-  readonly setUp: SetUp;
-  readonly stats: Stats;
-  readonly emitter: Emitter<ConnectionEvents>;
-  deliver(message: JsonRpcMessage, session: Session): void;
-  /** Pending while the session's listen stream is being opened for the first time. */
-  opening(): Promise<void> | undefined;
-}
+import type { MessageWayParts } from './way-parts.js';
+import type { StreamFacts } from './wire.js';
 
 /** How often the last look may find something changed before the call gives up. */
 const LOOKS = 10;

@@ -50,13 +50,8 @@ const LONGEST_HINT_MS = 60_000;
  * Silence after which a stream is asked for beside the open one; the last one again and again. Bytes that tell
  * nothing put it off, but not for ever: a server may send comments on a stream that it has lost sight of.
  */
-const SILENCES_MS = [5_000, 10_000, 15_000, 20_000, 30_000, 60_000] as const;
+const SILENCES_MS = [15_000, 20_000, 30_000, 60_000] as const;
 const MOST_WATCHES = 12;
-/**
- * Most intermediaries do not leave a silent stream alone for so long: the bytes of this one may be going nowhere, and
- * it is given up for a new one where the server still counts it as open.
- */
-const GIVEN_UP_MS = 75_000;
 
 /** The facts of the exchange that brought the answer, or of the one after which there is no hope. */
 export function resumeAnswer(
@@ -150,12 +145,10 @@ class Resumption {
         beside.abort();
         return { stream, facts: await stream.ended };
       }
+      // A refusal leaves the open one in place: for the server it is open, too, until the answer has been sent on it.
       if (refusal === undefined || beside.answered) {
         stream.abort();
         stream = beside;
-      } else if (refusal !== 'failed' && isTaken(refusal) && stream.silentMs >= GIVEN_UP_MS) {
-        stream.abort();
-        return { stream, facts: await stream.ended };
       }
     }
   }
@@ -189,7 +182,7 @@ class Resumption {
     if (stream.isOpen) {
       // An error that names no request: the server has said all it will.
       if (facts.failure === undefined) return undefined;
-      if (facts.failure.kind !== 'aborted') onCut(facts);
+      onCut(facts);
       this.#openMs = clock.monotonic();
       this.#failures = 0;
       this.#taken = 0;
@@ -299,10 +292,6 @@ class AnswerStream {
 
   get ageMs(): number {
     return (this.#endedAtMs ?? this.#clock.monotonic()) - this.#startedAtMs;
-  }
-
-  get silentMs(): number {
-    return this.#clock.monotonic() - this.lastByteMs;
   }
 
   abort(): void {

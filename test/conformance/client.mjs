@@ -1,5 +1,5 @@
 // The client that the official suite drives: `node client.mjs URL`, the scenario's name in the environment.
-import { ElicitRequestSchema } from '@modelcontextprotocol/sdk/types.js';
+import { ElicitRequestSchema, ToolListChangedNotificationSchema } from '@modelcontextprotocol/sdk/types.js';
 import { HostedClient } from 'mcp-holdfast/client';
 
 const url = process.argv.at(-1);
@@ -32,6 +32,9 @@ const client = new HostedClient(
   { url, capabilities: asks ? { elicitation: { form: { applyDefaults: true } } } : {} },
 );
 if (asks) client.setRequestHandler(ElicitRequestSchema, async () => ({ action: 'accept', content: {} }));
+// A client that hears notifications keeps a listen stream open.
+if (process.env.CONFORMANCE_LISTENS === '1')
+  client.setNotificationHandler(ToolListChangedNotificationSchema, () => {});
 await client.connect();
 await run(client);
 await client.close();

@@ -1,87 +1,30 @@
 /**
- * The reference server `@modelcontextprotocol/server-everything` as it is, behind a proxy that only counts.
+ * The reference server as it is: how it loses sessions, and how its store loses answers.
  */
-import { type ChildProcess, spawn } from 'node:child_process';
-import { once } from 'node:events';
-import { createServer, request as httpRequest, type Server } from 'node:http';
-import { createRequire } from 'node:module';
-import { type AddressInfo, connect as connectSocket, createServer as createSocketServer } from 'node:net';
-import { dirname, join } from 'node:path';
 import { Client as ClientV2 } from '@modelcontextprotocol/client';
 import { Client as ClientV1 } from '@modelcontextprotocol/sdk/client/index.js';
 import type { Transport } from '@modelcontextprotocol/sdk/shared/transport.js';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { HostedClient } from '../../src/client.js';
 import { HostedMcpError, HostedTransport } from '../../src/index.js';
+import { type Everything, startEverything } from './everything.js';
 
-const MAIN = join(
-  dirname(createRequire(import.meta.url).resolve('@modelcontextprotocol/server-everything/package.json')),
-  'dist/index.js',
-);
 const INFO = { name: 'test', version: '1.0.0' };
 
-let child: ChildProcess;
-let proxy: Server;
-let serverUrl: string;
-let url: string;
-/** `POST tools/call 400`, `DELETE 200`, ... in order of arrival. */
-let seen: string[] = [];
-
-const count = (start: string) => seen.filter((line) => line.startsWith(start)).length;
+let everything: Everything;
 
 beforeAll(async () => {
-  const port = await freePort();
-  child = spawn(process.execPath, [MAIN, 'streamableHttp'], {
-    env: { ...process.env, PORT: String(port) },
-    stdio: 'ignore',
-  });
-  await accepting(port, child);
-  serverUrl = `http://127.0.0.1:${port}/mcp`;
-  proxy = createServer((incoming, outgoing) => {
-    const chunks: Buffer[] = [];
-    incoming.on('data', (chunk: Buffer) => chunks.push(chunk));
-    incoming.on('end', () => {
-      const body = Buffer.concat(chunks);
-      const message = body.length === 0 ? {} : (JSON.parse(body.toString()) as { method?: string });
-      const line = [incoming.method, message.method].filter((part) => part !== undefined).join(' ');
-      const at = seen.push(line) - 1;
-      const onward = httpRequest(
-        serverUrl,
-        { method: incoming.method, headers: { ...incoming.headers, host: `127.0.0.1:${port}` } },
-        (answer) => {
-          seen[at] = `${line} ${answer.statusCode}`;
-          outgoing.writeHead(answer.statusCode ?? 502, answer.headers);
-          answer.pipe(outgoing);
-          answer.on('error', () => outgoing.destroy());
-        },
-      );
-      onward.on('error', () => outgoing.destroy());
-      outgoing.on('close', () => onward.destroy());
-      onward.end(body);
-    });
-  });
-  proxy.listen(0, '127.0.0.1');
-  await once(proxy, 'listening');
-  url = `http://127.0.0.1:${(proxy.address() as AddressInfo).port}/mcp`;
+  everything = await startEverything();
 });
-
-afterAll(async () => {
-  proxy?.close();
-  proxy?.closeAllConnections();
-  if (child?.exitCode === null && child.pid !== undefined) {
-    const gone = once(child, 'exit');
-    process.kill(child.pid, 'SIGKILL');
-    await gone;
-  }
-});
-
+afterAll(() => everything?.close());
 beforeEach(() => {
-  seen = [];
+  everything.seen = [];
 });
 
 describe.each(['v1', 'v2'] as const)('server-everything under the stock %s Client', (sdk) => {
   it('lists and calls; after a DELETE by somebody else one ping, one initialize, nothing replayed', async () => {
     const client = sdk === 'v1' ? new ClientV1(INFO) : new ClientV2(INFO);
-    const transport = new HostedTransport(url);
+    const transport = new HostedTransport(everything.url);
     await (client as ClientV1).connect(transport as Transport);
     const echo = (message: string) =>
       (client as ClientV1).callTool({ name: 'echo', arguments: { message } }) as Promise<{
@@ -95,7 +38,7 @@ describe.each(['v1', 'v2'] as const)('server-everything under the stock %s Clien
       const first = transport.sessionId ?? '';
 
       // Straight to the server: the client's side of the proxy sees nothing of it.
-      const deleted = await fetch(serverUrl, {
+      const deleted = await fetch(everything.serverUrl, {
         method: 'DELETE',
         headers: { 'mcp-session-id': first, 'mcp-protocol-version': '2025-11-25' },
       });
@@ -106,9 +49,9 @@ describe.each(['v1', 'v2'] as const)('server-everything under the stock %s Clien
       expect(failure).toMatchObject({ executed: false, status: 400 });
       expect((await echo('after')).content).toEqual([{ type: 'text', text: 'Echo: after' }]);
       expect(transport.sessionId).not.toBe(first);
-      expect(count('POST initialize')).toBe(2);
-      expect(count('POST ping')).toBe(1);
-      expect(seen.filter((line) => line.startsWith('POST tools/call'))).toEqual([
+      expect(everything.count('POST initialize')).toBe(2);
+      expect(everything.count('POST ping')).toBe(1);
+      expect(everything.seen.filter((line) => line.startsWith('POST tools/call'))).toEqual([
         'POST tools/call 200',
         'POST tools/call 400',
         'POST tools/call 200',
@@ -119,29 +62,41 @@ describe.each(['v1', 'v2'] as const)('server-everything under the stock %s Clien
   });
 });
 
-async function freePort(): Promise<number> {
-  const server = createSocketServer();
-  server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const { port } = server.address() as AddressInfo;
-  server.close();
-  await once(server, 'close');
-  return port;
-}
+const FACES = ['HostedClient', 'v1', 'v2'] as const;
 
-/** Waits until the port takes a connection; rejects if the server ends before. */
-async function accepting(port: number, server: ChildProcess): Promise<void> {
-  for (;;) {
-    if (server.exitCode !== null) throw new Error(`the server ended with code ${server.exitCode}`);
-    const open = await new Promise<boolean>((resolve) => {
-      const socket = connectSocket(port, '127.0.0.1');
-      socket.once('connect', () => {
-        socket.destroy();
-        resolve(true);
-      });
-      socket.once('error', () => resolve(false));
-    });
-    if (open) return;
-    await new Promise<void>((resolve) => setImmediate(resolve));
-  }
-}
+it.concurrent.each(FACES)(
+  'H21, %s: a call cut on its way is answered, though the server’s store brings only what is old and then goes silent',
+  async (face) => {
+    const server = await startEverything();
+    const hosted = face === 'HostedClient' ? new HostedClient(INFO, { url: server.url }) : undefined;
+    const client = hosted ?? (face === 'v1' ? new ClientV1(INFO) : new ClientV2(INFO));
+    if (hosted !== undefined) await hosted.connect();
+    else await (client as ClientV1).connect(new HostedTransport(server.url) as Transport);
+    try {
+      const progress: number[] = [];
+      let cuts = 0;
+      const params = { name: 'trigger-long-running-operation', arguments: { duration: 4, steps: 8 } };
+      const options = {
+        timeout: 25_000,
+        onprogress: ({ progress: step }: { progress: number }) => {
+          progress.push(step);
+          if (step === 2) cuts += server.cut('POST tools/call');
+        },
+      };
+      const result = await (face === 'v2'
+        ? (client as ClientV2).callTool(params, options)
+        : (client as ClientV1).callTool(params, undefined, options));
+
+      expect(result.content).toMatchObject([{ text: expect.stringContaining('operation completed') }]);
+      expect(cuts).toBe(1);
+      expect(progress).toEqual([1, 2, 3, 4, 5, 6, 7, 8]);
+      expect(server.count('POST tools/call')).toBe(1);
+      expect(server.count('POST initialize')).toBe(1);
+      expect(server.count('GET')).toBeGreaterThanOrEqual(2);
+      expect(server.count('GET')).toBeLessThanOrEqual(5);
+    } finally {
+      await client.close();
+      await server.close();
+    }
+  },
+);

@@ -1,6 +1,16 @@
 import { describe, expect, it } from 'vitest';
 import type { ScriptedReply } from '../../src/testing/index.js';
-import { GET, gaps, gatedTool, gets, listening, outcomeOf, startStreams, tell } from './streams.js';
+import {
+  advanceUntil,
+  GET,
+  gaps,
+  gatedTool,
+  gets,
+  listening,
+  outcomeOf,
+  startStreams,
+  tell,
+} from './streams.js';
 import { echo } from './support.js';
 
 const RPC = { jsonrpc: '2.0', id: null };
@@ -132,7 +142,7 @@ describe('H15 after a cut the place of the stream is not free yet', () => {
     server.cutStreams();
     await clock.advance(3_000);
     open();
-    await clock.advance(12_000);
+    await advanceUntil(scene, outcome, 15_000);
     expect(await outcome).toMatchObject({ result: { content: [{ text: 'done' }] } });
     expect(server.counts).toMatchObject({ executions: { gated: 1 }, initializes: 1 });
     expect(gets(scene).filter(({ status }) => status === 409).length).toBeGreaterThan(2);

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { GET, gaps, gatedTool, gets, listening, outcomeOf, startStreams } from './streams.js';
+import { advanceUntil, GET, gaps, gatedTool, gets, listening, outcomeOf, startStreams } from './streams.js';
 import { echo } from './support.js';
 
 const FIELDS = ['0', '-1', '00', '1', 'soon', '1e3', ''] as const;
@@ -34,7 +34,7 @@ describe('H24 retry: 0 on a stream that ends at once, for ever', () => {
       expect(gets(scene).length).toBeGreaterThan(8);
       scripted.dispose();
       open();
-      await clock.advance(6_000);
+      await advanceUntil(scene, outcome, 12_000);
       expect(await outcome).toMatchObject({ result: { content: [{ text: 'done' }] } });
       expect(server.counts.executions).toEqual({ gated: 1 });
     });

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { CALL, cursors, GET, gets, listening, startStreams } from './streams.js';
+import { advanceUntil, CALL, cursors, GET, gets, listening, startStreams } from './streams.js';
 import { connect, echo, failureOf } from './support.js';
 
 /** Sent back as the bytes they came as. */
@@ -43,14 +43,14 @@ describe('H28 event ids that are no plain ASCII', () => {
 
     it(`${name}: a call’s stream resumes with the same bytes`, async () => {
       const scene = await startStreams();
-      const { server, clock } = scene;
+      const { server } = scene;
       const client = await connect(scene, { streams: { listen: false } });
       server.replyOnce(CALL, { tool: 'run', chunks: [`id: ${id}\ndata:\n\n`] });
       server.replyOnce(GET, {
         chunks: () => [result(server.log.findLast(({ tool }) => tool === 'echo')?.rpcId)],
       });
       const answer = echo(client, 'a');
-      await clock.advance(1_000);
+      await advanceUntil(scene, answer, 5_000);
       expect(await answer).toMatchObject({ content: [{ text: 'found' }] });
       expect(cursors(scene)).toEqual([id]);
       expect(server.counts.executionsById).toEqual({ a: 1 });

@@ -1,7 +1,6 @@
 /** What tests of streams need beside `support.ts`: a client that listens, and the server's log read by GETs. */
 import {
   LoggingMessageNotificationSchema,
-  ProgressNotificationSchema,
   ToolListChangedNotificationSchema,
 } from '@modelcontextprotocol/sdk/types.js';
 import { HostedClient, type HostedClientOptions } from '../../src/client.js';
@@ -102,4 +101,23 @@ export function outcomeOf<T>(promise: Promise<T>): Promise<{ result: T } | { err
   );
 }
 
-export { ProgressNotificationSchema };
+/**
+ * Moves the clock in steps until the promise has settled, or what was waited for is so, and at most so far: on a
+ * busy machine traffic may lag behind a clock that is moved in one go.
+ */
+export async function advanceUntil(
+  { clock }: Scene,
+  done: Promise<unknown> | (() => boolean),
+  mostMs: number,
+): Promise<void> {
+  let settled = false;
+  if (typeof done !== 'function') {
+    const onSettled = () => {
+      settled = true;
+    };
+    done.then(onSettled, onSettled);
+  }
+  await clock.settle();
+  for (let leftMs = mostMs; leftMs > 0 && !settled && !(typeof done === 'function' && done()); leftMs -= 500)
+    await clock.advance(Math.min(500, leftMs));
+}

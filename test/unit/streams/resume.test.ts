@@ -1,6 +1,8 @@
 import { describe, expect, it } from 'vitest';
 import type { HostedClient } from '../../../src/client.js';
-import type { ToolCallContext } from '../../../src/testing/index.js';
+import type { ScriptedReply, ToolCallContext } from '../../../src/testing/index.js';
+import { connectStock } from '../../wire/stock.js';
+import { advanceUntil } from '../../wire/streams.js';
 import { connect, failureOf, type Scene, startServer } from '../../wire/support.js';
 
 /** A call whose stream was cut before its answer (`outcome` is still to come); the tool goes on until `open()`. */
@@ -47,7 +49,7 @@ describe('a call whose response stream was cut', () => {
     scene.server.cutStreams();
     await scene.clock.advance(1_000);
     open();
-    await scene.clock.advance(1_000);
+    await advanceUntil(scene, outcome, 10_000);
 
     expect(await outcome).toMatchObject({ result: { content: [{ text: 'done' }] } });
     expect([calls(scene), scene.server.counts.executions]).toEqual([1, { gated: 1 }]);
@@ -98,4 +100,160 @@ describe('a call whose response stream was cut', () => {
     expect(await outcome).toMatchObject({ error: { executed: 'unknown', retryable: false } });
     expect(calls(scene)).toBe(1);
   });
+});
+
+describe('where there is no hope the caller is told at once', () => {
+  const page: ScriptedReply = {
+    status: 404,
+    headers: { 'content-type': 'text/html' },
+    body: '<html>404</html>',
+  };
+  const inMcp = (status: number, message: string, code = -32000): ScriptedReply => ({
+    status,
+    body: { jsonrpc: '2.0', id: null, error: { code, message } },
+  });
+
+  it.each([
+    ['404 with a page', page, 'ERR_OUTCOME_UNKNOWN'],
+    ['404 method not found', inMcp(404, 'Method not found', -32601), 'ERR_OUTCOME_UNKNOWN'],
+    ['404 in words of MCP', inMcp(404, 'Session not found', -32001), 'ERR_SESSION_LOST'],
+    ['405', { status: 405 }, 'ERR_OUTCOME_UNKNOWN'],
+    ['400, the event is not kept', inMcp(400, 'Invalid event ID format'), 'ERR_OUTCOME_UNKNOWN'],
+    ['400, in words about the session, which lives', inMcp(400, 'Session busy'), 'ERR_OUTCOME_UNKNOWN'],
+    ['501', { status: 501 }, 'ERR_OUTCOME_UNKNOWN'],
+    ['200 that is no stream', { status: 200, body: 'hello' }, 'ERR_PROTOCOL'],
+  ] as [string, ScriptedReply, string][])('%s', async (_name, reply, code) => {
+    const { scene, client } = await start();
+    scene.server.reply({ http: 'GET' }, reply);
+    const { outcome } = await cutCall(scene, client);
+    // What a store asks for by itself.
+    await advanceUntil(scene, outcome, 2_000);
+    const { error } = (await outcome) as { error: unknown };
+    expect(await failureOf(Promise.reject(error))).toMatchObject({
+      code,
+      executed: 'unknown',
+      retryable: false,
+    });
+    expect([calls(scene), scene.server.counts.executions]).toEqual([1, { gated: 1 }]);
+    expect(scene.server.counts.resumes).toBe(1);
+  });
+
+  it('a session that is gone: lost, and the next call runs on another', async () => {
+    const { scene, client, open } = await start();
+    const { outcome } = await cutCall(scene, client);
+    scene.server.dropSessions();
+    await advanceUntil(scene, outcome, 2_000);
+    expect(await outcome).toMatchObject({ error: { code: 'ERR_SESSION_LOST', executed: 'unknown' } });
+    open();
+    await client.callTool({ name: 'gated' });
+    expect(scene.server.counts).toMatchObject({ executions: { gated: 2 }, initializes: 2 });
+  });
+
+  it('without a cursor: no clock is moved', async () => {
+    const { scene, client } = await start();
+    scene.server.set({ eventStore: false });
+    const { outcome } = await cutCall(scene, client);
+    await scene.clock.settle();
+    expect(await outcome).toMatchObject({ error: { code: 'ERR_OUTCOME_UNKNOWN', executed: 'unknown' } });
+    expect(scene.server.counts).toMatchObject({ resumes: 0, executions: { gated: 1 } });
+  });
+
+  it('a read is asked again instead', async () => {
+    const { scene, client } = await start();
+    scene.server.replyOnce({ method: 'tools/list' }, { chunks: ['id: 1\ndata:\n\n'] });
+    scene.server.reply({ http: 'GET' }, { status: 405 });
+    const listed = client.listTools();
+    await scene.clock.advance(3_000);
+    expect((await listed).tools).toHaveLength(1);
+  });
+});
+
+describe('while the answer is asked for', () => {
+  it('a server that is away for half the caller’s time is waited for', async () => {
+    const { scene, client, open } = await start();
+    const { outcome } = await cutCall(scene, client, 60_000);
+    const scripted = scene.server.reply({ http: 'GET' }, { status: 503 });
+    await scene.clock.advance(30_000);
+    scripted.dispose();
+    open();
+    await advanceUntil(scene, outcome, 20_000);
+    expect(await outcome).toMatchObject({ result: { content: [{ text: 'done' }] } });
+    expect(scene.server.counts.resumes).toBeLessThan(25);
+  });
+
+  it('a token endpoint that is away for a while is waited for', async () => {
+    const { scene, client, open } = await start();
+    const { outcome } = await cutCall(scene, client, 120_000);
+    scene.server.expireTokens();
+    scene.server.failTokenEndpoint({ status: 503 });
+    await scene.clock.advance(20_000);
+    scene.server.restoreTokenEndpoint();
+    open();
+    await advanceUntil(scene, outcome, 60_000);
+    expect(await outcome).toMatchObject({ result: { content: [{ text: 'done' }] } });
+    expect([calls(scene), scene.server.counts.executions]).toEqual([1, { gated: 1 }]);
+  });
+
+  it.each(['v1', 'v2'] as const)('%s, whose time we do not know: cut every minute for five', async (face) => {
+    const { scene, open } = await start();
+    const { server, clock } = scene;
+    server.set({ idleCutMs: 60_000 });
+    const { client } = await connectStock(scene, face);
+    const result = (client as { callTool(params: object, ...rest: unknown[]): Promise<unknown> }).callTool(
+      { name: 'gated' },
+      ...(face === 'v2' ? [{ timeout: 3_600_000 }] : [undefined, { timeout: 3_600_000 }]),
+    );
+    await clock.advance(301_000);
+    open();
+    await advanceUntil(scene, result, 20_000);
+    expect(await result).toMatchObject({ content: [{ text: 'done' }] });
+    expect([calls(scene), server.counts.executions]).toEqual([1, { gated: 1 }]);
+  });
+
+  it('a limit of the server holds for calls, too', async () => {
+    const { scene, client, open } = await start();
+    scene.server.replyOnce({ http: 'GET' }, { status: 429, headers: { 'retry-after': '10' } });
+    const { outcome } = await cutCall(scene, client, 60_000);
+    open();
+    await scene.clock.advance(1_000);
+    const before = scene.server.counts.requests;
+    const other = client.callTool({ name: 'gated' });
+    await scene.clock.advance(8_000);
+    expect(scene.server.counts.requests).toBe(before);
+    await advanceUntil(scene, Promise.all([other, outcome]), 20_000);
+    await other;
+    expect(await outcome).toMatchObject({ result: { content: [{ text: 'done' }] } });
+  });
+
+  it.each(['while its stream is open', 'between two tries', 'while silence is answered'])(
+    'a caller who gives up, %s: the stream is closed, the server told, nothing is left',
+    async (when) => {
+      const { scene, client } = await start();
+      const { server, clock } = scene;
+      if (when === 'between two tries') server.reply({ http: 'GET' }, { status: 503 });
+      const giving = new AbortController();
+      const outcome = client.callTool({ name: 'gated' }, { signal: giving.signal, timeout: 600_000 }).then(
+        () => ({}),
+        (error: unknown) => ({ error }),
+      );
+      await clock.settle();
+      server.cutStreams();
+      await clock.advance(2_000);
+      if (when === 'while silence is answered') {
+        server.replyOnce({ http: 'GET' }, { silence: true });
+        await advanceUntil(scene, () => server.counts.resumes === 2, 20_000);
+        expect(server.counts.resumes).toBe(2);
+      }
+      giving.abort();
+      await clock.settle();
+      expect(await outcome).toMatchObject({ error: { code: 'ERR_ABORTED', executed: 'unknown' } });
+      expect(server.counts.streamsOpen).toBe(0);
+      const { resumes } = server.counts;
+      await clock.advance(120_000);
+      expect(server.counts.resumes).toBe(resumes);
+      expect(server.log.filter(({ rpcMethod }) => rpcMethod === 'notifications/cancelled')).toHaveLength(1);
+      await client.close();
+      expect(clock.pendingTimers).toBeLessThanOrEqual(1);
+    },
+  );
 });

@@ -1,0 +1,30 @@
+/**
+ * What the way of a message goes past.
+ */
+import type { Emitter } from '../events.js';
+import type { JsonRpcMessage } from '../json-rpc.js';
+import type { ResolvedHostedOptions } from '../options.js';
+import type { Pause } from '../rate-limit/pause.js';
+import type { SessionKeeper } from '../session/keeper.js';
+import type { Session } from '../session/session.js';
+import type { SetUp } from '../session/set-up.js';
+import type { CredentialUse } from './credential-use.js';
+import type { Discovery } from './discovery.js';
+import type { Stats } from './stats.js';
+import type { ConnectionEvents } from './types.js';
+import type { Wire } from './wire.js';
+
+export interface MessageWayParts {
+  readonly options: ResolvedHostedOptions;
+  readonly credential: CredentialUse;
+  readonly discovery: Discovery;
+  readonly keeper: SessionKeeper;
+  readonly wire: Wire;
+  readonly pause: Pause;
+  readonly setUp: SetUp;
+  readonly stats: Stats;
+  readonly emitter: Emitter<ConnectionEvents>;
+  deliver(message: JsonRpcMessage, session: Session): void;
+  /** Pending while the session's listen stream is being opened for the first time. */
+  opening(): Promise<void> | undefined;
+}
