@@ -7,6 +7,7 @@ export type { Clock, Timer } from './clock.js';
 export type { Challenge } from './connection/challenge.js';
 export type { ExchangeFacts } from './connection/facts.js';
 export type { Histogram } from './connection/histogram.js';
+export type { ExchangeDone } from './connection/route.js';
 export type {
   CallDone,
   Connection,
@@ -15,7 +16,6 @@ export type {
   ConnectionState,
   ConnectionStats,
 } from './connection/types.js';
-export type { ExchangeDone } from './connection/wire.js';
 export {
   type AccessToken,
   type AcquireOptions,

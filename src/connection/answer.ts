@@ -24,7 +24,7 @@ import type { Redactor } from '../redactor.js';
 import type { Cut } from '../streams/idle-limits.js';
 import { isResumableId, type SseEvent, SseReader } from '../streams/sse-reader.js';
 import { type Challenge, parseChallenges } from './challenge.js';
-import type { Route, StreamFacts, StreamRoute } from './wire.js';
+import type { Route, StreamFacts, StreamRoute } from './route.js';
 
 interface AnswerParts {
   readonly method: string;

@@ -18,8 +18,9 @@ import { LegacyCare } from '../streams/legacy-care.js';
 import { Listener } from '../streams/listener.js';
 import type { Verdict } from './classify.js';
 import type { Ledger } from './ledger.js';
+import type { StreamFacts } from './route.js';
 import type { ConnectionEvents } from './types.js';
-import type { StreamFacts, Wire } from './wire.js';
+import type { Wire } from './wire.js';
 
 export interface LifecycleParts {
   readonly options: ResolvedHostedOptions;

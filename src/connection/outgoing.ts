@@ -8,7 +8,7 @@
 import type { JsonRpcRequest, RequestId } from '../json-rpc.js';
 import type { Session } from '../session/session.js';
 import type { Call } from './ledger.js';
-import type { Route, StreamFacts } from './wire.js';
+import type { Route, StreamFacts } from './route.js';
 
 /** The first revision without handshake and sessions; revisions are dates, so they sort as text. */
 const FIRST_STATELESS_VERSION = '2026-07-28';

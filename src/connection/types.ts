@@ -8,7 +8,7 @@ import type { LossCause } from '../session/keeper-parts.js';
 import type { SessionInfo } from '../session/session.js';
 import type { ConnectionState } from '../session/state.js';
 import type { Histogram } from './histogram.js';
-import type { ExchangeDone } from './wire.js';
+import type { ExchangeDone } from './route.js';
 
 export type { ConnectionState } from '../session/state.js';
 

@@ -21,8 +21,8 @@ import { failureOf, isRead } from './failures.js';
 import type { Call } from './ledger.js';
 import { answeredAs, LISTEN, outgoing } from './outgoing.js';
 import { OwnProgress } from './own-progress.js';
+import type { StreamFacts } from './route.js';
 import type { MessageWayParts } from './way-parts.js';
-import type { StreamFacts } from './wire.js';
 
 /** How often the last look may find something changed before the call gives up. */
 const LOOKS = 10;

@@ -8,7 +8,8 @@
 import { randomBytes } from 'node:crypto';
 import type { Clock } from '../clock.js';
 import { classify, PLAIN_CONTEXT, type Verdict } from '../connection/classify.js';
-import type { StreamFacts, Wire } from '../connection/wire.js';
+import type { StreamFacts } from '../connection/route.js';
+import type { Wire } from '../connection/wire.js';
 import type { Credential, CredentialProvider } from '../credentials/provider.js';
 import { cleanServerText, HostedMcpError } from '../errors.js';
 import { CookieJar } from '../http/headers.js';

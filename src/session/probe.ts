@@ -7,7 +7,8 @@
 
 import type { Clock } from '../clock.js';
 import { classify, PLAIN_CONTEXT } from '../connection/classify.js';
-import type { StreamFacts, Wire } from '../connection/wire.js';
+import type { StreamFacts } from '../connection/route.js';
+import type { Wire } from '../connection/wire.js';
 import type { Credential } from '../credentials/provider.js';
 import { isErrorResponse, type JsonRpcMessage } from '../json-rpc.js';
 import type { Session } from './session.js';

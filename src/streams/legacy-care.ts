@@ -9,8 +9,9 @@
 import type { Clock, Timer } from '../clock.js';
 import { classify, PLAIN_CONTEXT } from '../connection/classify.js';
 import type { Ledger } from '../connection/ledger.js';
+import type { StreamFacts } from '../connection/route.js';
 import type { ConnectionEvents } from '../connection/types.js';
-import type { StreamFacts, Wire } from '../connection/wire.js';
+import type { Wire } from '../connection/wire.js';
 import type { Credential } from '../credentials/provider.js';
 import type { Emitter } from '../events.js';
 import type { ExchangeHandle } from '../http/exchange.js';

@@ -8,7 +8,8 @@
  */
 import type { Clock } from '../clock.js';
 import { parseJson } from '../connection/answer.js';
-import type { Route, StreamFacts, Wire } from '../connection/wire.js';
+import type { Route, StreamFacts } from '../connection/route.js';
+import type { Wire } from '../connection/wire.js';
 import type { Credential } from '../credentials/provider.js';
 import { HostedMcpError } from '../errors.js';
 import type { ExchangeFailure, ExchangeHandle } from '../http/exchange.js';

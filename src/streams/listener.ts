@@ -7,7 +7,8 @@
  * that was left keeps its place for a minute.
  */
 import { type Clock, sleep } from '../clock.js';
-import type { StreamFacts, Wire } from '../connection/wire.js';
+import type { StreamFacts } from '../connection/route.js';
+import type { Wire } from '../connection/wire.js';
 import type { Credential } from '../credentials/provider.js';
 import type { ExchangeHandle } from '../http/exchange.js';
 import { isErrorResponse, type JsonRpcMessage } from '../json-rpc.js';

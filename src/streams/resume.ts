@@ -7,7 +7,8 @@
  * one that is open, so that a healthy one is not given up. Never waits where there is no hope.
  */
 import { type Clock, sleep, type Timer } from '../clock.js';
-import type { StreamFacts, Wire } from '../connection/wire.js';
+import type { StreamFacts } from '../connection/route.js';
+import type { Wire } from '../connection/wire.js';
 import type { Credential } from '../credentials/provider.js';
 import { HostedMcpError } from '../errors.js';
 import type { ExchangeHandle } from '../http/exchange.js';

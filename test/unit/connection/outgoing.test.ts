@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { answeredAs, isStateless, reissued, routeOf, versionOf } from '../../../src/connection/outgoing.js';
-import type { StreamFacts } from '../../../src/connection/wire.js';
+import type { StreamFacts } from '../../../src/connection/route.js';
 import type { JsonRpcRequest } from '../../../src/json-rpc.js';
 
 const META = { 'io.modelcontextprotocol/protocolVersion': '2026-07-28' };
