@@ -1,8 +1,8 @@
-// Client CPU and wall time per call: stock v1, raw undici.request and ours, alternating in one run.
+// Client CPU and wall time per call: the stock transport and ours under the same SDK Client, HostedClient, and raw undici.request, alternating in one run.
 import { ClientCredentialsProvider } from '@modelcontextprotocol/sdk/client/auth-extensions.js';
 import { Client } from '@modelcontextprotocol/sdk/client/index.js';
 import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
-import { clientCredentialsGrant, HostedClient } from 'mcp-holdfast/client';
+import { clientCredentialsGrant, HostedClient, HostedTransport } from 'mcp-holdfast/client';
 import { Agent, request } from 'undici';
 
 const INFO = { name: 'bench', version: '1.0.0' };
@@ -15,11 +15,16 @@ async function contenders(url, origin) {
   const authProvider = new ClientCredentialsProvider({ ...CLIENT, expectedIssuer: origin });
   await stock.connect(new StreamableHTTPClientTransport(new URL(url), { authProvider }));
 
-  const ours = new HostedClient(INFO, {
+  const swapped = new Client(INFO);
+  await swapped.connect(
+    new HostedTransport(url, { credentials: clientCredentialsGrant({ issuer: origin, ...CLIENT }) }),
+  );
+
+  const client = new HostedClient(INFO, {
     url,
     credentials: clientCredentialsGrant({ issuer: origin, ...CLIENT }),
   });
-  await ours.connect();
+  await client.connect();
 
   const agent = new Agent({ connections: 64 });
   const headers = {
@@ -35,10 +40,16 @@ async function contenders(url, origin) {
     return JSON.parse(text.startsWith('event') ? text.slice(text.indexOf('data: ') + 6) : text);
   };
   return {
-    calls: { stock: () => stock.callTool(CALL), ours: () => ours.callTool(CALL), raw },
+    calls: {
+      stock: () => stock.callTool(CALL),
+      transport: () => swapped.callTool(CALL),
+      client: () => client.callTool(CALL),
+      raw,
+    },
     close: async () => {
       await stock.close();
-      await ours.close();
+      await swapped.close();
+      await client.close();
       await agent.close();
     },
   };
@@ -58,14 +69,14 @@ async function round(call, count, concurrency) {
 
 const median = (values) => [...values].sort((a, b) => a - b)[Math.floor(values.length / 2)];
 
-/** Medians per cell: `{ cell, stock, ours, raw }` in microseconds of CPU, and wall time beside it. */
+/** Medians per cell: `{ cell, cpu, wall }` by contender in microseconds of CPU, and wall time beside it. */
 export async function measureCpu(port, { rounds, calls, say }) {
   const origin = `http://127.0.0.1:${port}`;
   const rows = [];
   for (const kind of ['json', 'sse']) {
     const { calls: contender, close } = await contenders(`${origin}/${kind}`, origin);
     for (const concurrency of [1, 64]) {
-      const seen = { stock: [], ours: [], raw: [] };
+      const seen = { stock: [], transport: [], client: [], raw: [] };
       // Until the JIT is done: the first thousands of calls cost three times as much, for each contender.
       for (const call of Object.values(contender)) await round(call, calls * 3, concurrency);
       for (let turn = 0; turn < rounds; turn += 1) {

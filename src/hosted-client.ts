@@ -5,7 +5,7 @@
  * the caller's timer is ours; that `listTools()` gives the whole list; and that `close()` never rejects.
  * Never reads or writes a private member of the SDK.
  */
-import { Client, type ClientOptions } from '@modelcontextprotocol/sdk/client/index.js';
+import { Client } from '@modelcontextprotocol/sdk/client/index.js';
 import type {
   AnyObjectSchema,
   AnySchema,
@@ -29,15 +29,19 @@ import { HostedConnection } from './connection/connection.js';
 import type { Connection } from './connection/types.js';
 import { type AsyncDisposer, makeAsyncDisposable } from './disposer.js';
 import { HostedMcpError } from './errors.js';
-import { CALL_LINK, type CallLink, HostedTransport } from './hosted-transport.js';
+import { type HostedClientOptions, splitOptions, wantsQuestions } from './hosted-client-options.js';
+import { type CallLink, HAND_OVER, HostedTransport } from './hosted-transport.js';
 import { LIMITS } from './limits.js';
-import { HOSTED_OPTION_NAMES, type HostedOptions, resolveHostedOptions } from './options.js';
+import { resolveHostedOptions } from './options.js';
 import { guardedValidator, refusedResult } from './output-validator.js';
 import { missingCapability } from './required-capability.js';
 
-export type HostedClientOptions = HostedOptions & ClientOptions & { url?: string | URL | undefined };
-
 export interface HostedClient extends AsyncDisposer {}
+
+/** Whether a tool call was answered: what fails after that was refused here. */
+interface CallState {
+  answered: boolean;
+}
 
 /** The SDK's own default. */
 const REQUEST_TIMEOUT_MS = 60_000;
@@ -69,9 +73,9 @@ export class HostedClient extends Client {
   /** `initialize` is under way. */
   #initializing = false;
   #closing: Promise<void> | undefined;
+  #transport: HostedTransport | undefined;
+  #calling: CallState | undefined;
   #wantsListening: boolean;
-  /** Options of the requests that were answered: what fails after that was refused here. */
-  readonly #answered = new WeakSet<object>();
 
   constructor(info: Implementation, options: HostedClientOptions) {
     const { hosted, client, url } = splitOptions(options);
@@ -122,7 +126,9 @@ export class HostedClient extends Client {
     resultSchema: T,
     options?: RequestOptions,
   ): Promise<SchemaOutput<T>> {
-    return this.#routed(request, resultSchema, options) as Promise<SchemaOutput<T>>;
+    const state = this.#calling;
+    this.#calling = undefined;
+    return this.#routed(request, resultSchema, options, state) as Promise<SchemaOutput<T>>;
   }
 
   /** The whole list, all pages; with a `cursor` that page alone. Tools with an unusable output schema stay listed, unchecked. */
@@ -148,11 +154,16 @@ export class HostedClient extends Client {
     third?: RequestOptions,
   ) {
     const isSchema = typeof second === 'object' && second !== null && 'parse' in second;
-    const options = { ...(isSchema ? third : ((second as RequestOptions | undefined) ?? third)) };
+    const given = isSchema ? third : ((second as RequestOptions | undefined) ?? third);
     const schema = isSchema ? (second as typeof CallToolResultSchema) : CallToolResultSchema;
-    return super.callTool(params, schema, options).catch((error: unknown) => {
-      throw this.#answered.has(options) ? refusedResult(error, 'tools/call', params.name) : error;
-    });
+    // The SDK makes its request in the same turn: that one is meant.
+    const state: CallState = { answered: false };
+    this.#calling = state;
+    try {
+      return await super.callTool(params, schema, given);
+    } catch (error) {
+      throw state.answered ? refusedResult(error, 'tools/call', params.name) : error;
+    }
   }
 
   override getServerCapabilities(): ServerCapabilities | undefined {
@@ -203,10 +214,11 @@ export class HostedClient extends Client {
     return this.#closing;
   }
 
-  async #routed(
+  #routed(
     request: Parameters<Client['request']>[0],
     schema: AnySchema,
     options: RequestOptions | undefined,
+    state: CallState | undefined,
   ): Promise<unknown> {
     if (request.method === 'initialize') {
       this.#initializing = true;
@@ -216,7 +228,7 @@ export class HostedClient extends Client {
     }
     const list = request.method === 'tools/list' ? (request as ListToolsRequest) : undefined;
     if (list !== undefined && list.params?.cursor === undefined) return this.#allTools(list, schema, options);
-    return this.#timed(request, schema, options);
+    return this.#timed(request, schema, options, state);
   }
 
   get #current() {
@@ -250,6 +262,7 @@ export class HostedClient extends Client {
 
   async #handshake(options: RequestOptions | undefined): Promise<void> {
     const transport = this.#given ?? new HostedTransport(this.#engine as HostedConnection);
+    this.#transport = transport;
     const { onclose } = transport;
     transport.onclose = () => {
       this.#connected = false;
@@ -286,6 +299,7 @@ export class HostedClient extends Client {
     request: Parameters<Client['request']>[0],
     schema: AnySchema,
     options: RequestOptions = {},
+    state?: CallState,
   ): Promise<unknown> {
     const {
       timeout = REQUEST_TIMEOUT_MS,
@@ -293,13 +307,11 @@ export class HostedClient extends Client {
       resetTimeoutOnProgress,
       signal,
       onprogress,
-      onresumptiontoken,
     } = options;
     const clock = this.#clock;
     const startedMs = clock.monotonic();
     const lastMs = maxTotalTimeout === undefined ? Number.POSITIVE_INFINITY : startedMs + maxTotalTimeout;
     const link: CallLink = { deadlineMs: Math.min(startedMs + timeout, lastMs) };
-    const onToken = Object.assign((token: string) => onresumptiontoken?.(token), { [CALL_LINK]: link });
     return new Promise((resolve, reject) => {
       let timer: Timer | undefined;
       let ended = false;
@@ -341,20 +353,26 @@ export class HostedClient extends Client {
         });
       // The SDK gets no time and no signal of its own: the call is taken back at the engine, which knows whether it left.
       const { maxTotalTimeout: _total, resetTimeoutOnProgress: _reset, signal: _signal, ...others } = options;
-      const send = () =>
-        super.request(request, schema, {
-          ...others,
-          timeout: NEVER_MS,
-          onresumptiontoken: onToken,
-          ...(progress !== undefined && { onprogress: progress }),
-        });
+      const passed = {
+        ...others,
+        timeout: NEVER_MS,
+        ...(progress !== undefined && { onprogress: progress }),
+      };
+      const send = () => {
+        this.#transport?.[HAND_OVER](link);
+        try {
+          return super.request(request, schema, passed);
+        } finally {
+          this.#transport?.[HAND_OVER](undefined);
+        }
+      };
       const opening = this.#connected || request.method === 'initialize' ? undefined : this.#openFirst();
       // Whoever has given up meanwhile sends nothing; nobody hears of this rejection.
       const sent = opening?.then(() => (ended ? Promise.reject(closedError()) : send())) ?? send();
       sent.then(
         (result) => {
           stop();
-          this.#answered.add(options);
+          if (state !== undefined) state.answered = true;
           resolve(result);
         },
         (error) => {
@@ -368,27 +386,8 @@ export class HostedClient extends Client {
   }
 }
 
-function splitOptions(options: HostedClientOptions): {
-  hosted: HostedOptions;
-  client: ClientOptions;
-  url: string | URL | undefined;
-} {
-  const hosted: Record<string, unknown> = {};
-  const client: Record<string, unknown> = {};
-  for (const [name, value] of Object.entries(options ?? {})) {
-    if ((HOSTED_OPTION_NAMES as readonly string[]).includes(name)) hosted[name] = value;
-    else if (name !== 'url') client[name] = value;
-  }
-  return { hosted: hosted as HostedOptions, client: client as ClientOptions, url: options?.url };
-}
-
 function isTransport(value: unknown): value is Transport {
   return typeof value === 'object' && value !== null && 'send' in value && 'start' in value;
-}
-
-function wantsQuestions(capabilities: ClientCapabilities | undefined): boolean {
-  const { sampling, elicitation, roots } = capabilities ?? {};
-  return sampling !== undefined || elicitation !== undefined || roots !== undefined;
 }
 
 function listError(how: string): HostedMcpError {

@@ -55,8 +55,11 @@ export interface TransportSendOptions {
   headers?: Readonly<Record<string, string>> | undefined;
 }
 
-/** How a face of ours hands a call's deadline through the SDK: on the function that the SDK passes along untouched. */
-export const CALL_LINK: unique symbol = Symbol.for('mcp-holdfast.call') as never;
+/**
+ * How HostedClient hands a call's deadline past the SDK, which has no place for it: right before the SDK calls
+ * `send()`, which it does in the same turn.
+ */
+export const HAND_OVER: unique symbol = Symbol('handOver');
 
 export interface CallLink {
   deadlineMs: number;
@@ -107,6 +110,7 @@ export class HostedTransport {
   readonly #ownsConnection: boolean;
   #sessionId: string | undefined;
   #resume: { id: string; protocolVersion: string } | undefined;
+  #handedOver: CallLink | undefined;
   #started = false;
   #closed = false;
   /** v2's Client says which versions it speaks; v1's does not. */
@@ -159,6 +163,11 @@ export class HostedTransport {
     const params = { protocolVersion, capabilities: {}, clientInfo: RESUMED_CLIENT_INFO };
     this.#engine.capture({ jsonrpc: '2.0', id: 'resumed', method: 'initialize', params });
     await this.#engine.resumeSession(id, protocolVersion);
+  }
+
+  /** @internal The next request belongs to `link`. */
+  [HAND_OVER](link: CallLink | undefined): void {
+    this.#handedOver = link;
   }
 
   /** Resolves when the message was taken, for a request when its answer was delivered. Rejects with a `HostedMcpError`. */
@@ -223,10 +232,8 @@ export class HostedTransport {
     options: TransportSendOptions = {},
   ): Promise<void> {
     const { onresumptiontoken, resumptionToken, requestSignal, headers } = options;
-    const link =
-      onresumptiontoken === undefined
-        ? undefined
-        : (onresumptiontoken as { [CALL_LINK]?: CallLink })[CALL_LINK];
+    const link = this.#handedOver;
+    this.#handedOver = undefined;
     let call: Call | undefined;
     const isProbe = message.method === 'server/discover';
     // It is the first that v2's Client says, before it says anything else of itself.

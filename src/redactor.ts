@@ -24,6 +24,8 @@ export class Redactor {
   add(secret: string): void {
     if (secret.length < SHORTEST_SECRET) return;
     const known = this.#secrets.get(secret);
+    // Added again with every request; which is the latest matters only when one has to go.
+    if (known !== undefined && this.#secrets.size < KEPT_SECRETS) return;
     this.#secrets.delete(secret);
     this.#secrets.set(secret, known ?? spellingsOf(secret));
     if (known !== undefined) return;

@@ -62,7 +62,8 @@ export class Call {
   #waitTimer: Timer | undefined;
   #onEnd: ((call: Call, error: unknown) => void) | undefined;
   #removeListener: (() => void) | undefined;
-  readonly #waiting = new Set<(error: unknown) => void>();
+  /** Made when somebody waits. */
+  #waiting: Set<(error: unknown) => void> | undefined;
 
   constructor(
     message: JsonRpcRequest,
@@ -130,14 +131,16 @@ export class Call {
     }
     if (this.options.deadlineMs === undefined) this.#armWait(what);
     return new Promise<T>((resolve, reject) => {
-      this.#waiting.add(reject);
+      this.#waiting ??= new Set();
+      const waiting = this.#waiting;
+      waiting.add(reject);
       promise.then(
         (value) => {
-          this.#waiting.delete(reject);
+          waiting.delete(reject);
           resolve(value);
         },
         (error) => {
-          this.#waiting.delete(reject);
+          waiting.delete(reject);
           reject(error);
         },
       );
@@ -197,7 +200,7 @@ export class Call {
     this.#removeListener?.();
     if (error !== undefined) {
       this.#controller?.abort(error);
-      for (const reject of this.#waiting) reject(error);
+      for (const reject of this.#waiting ?? []) reject(error);
     }
     this.#onEnd?.(this, error);
     this.#onEnd = undefined;

@@ -36,6 +36,9 @@ const RESERVED: ReadonlySet<string> = new Set([
   'mcp-session-id',
 ]);
 
+/** What a call of the earlier era has beside its session. */
+const NOTHING_MORE = Object.freeze({ headers: Object.freeze({}) });
+
 export function isStateless(version: string): boolean {
   return version >= FIRST_STATELESS_VERSION;
 }
@@ -76,12 +79,13 @@ export function routeOf(
   message: JsonRpcRequest,
   given: Readonly<Record<string, string>> | undefined,
 ): Pick<Route, 'protocolVersion' | 'headers'> {
+  const protocolVersion = versionOf(message);
+  if (given === undefined && protocolVersion === undefined) return NOTHING_MORE;
   const headers: Record<string, string> = {};
   for (const [name, value] of Object.entries(given ?? {})) {
     const lower = name.toLowerCase();
     if (!RESERVED.has(lower)) headers[lower] = value;
   }
-  const protocolVersion = versionOf(message);
   if (protocolVersion === undefined) return { headers };
   headers['mcp-method'] = message.method;
   const source = NAME_SOURCES.get(message.method);

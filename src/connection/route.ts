@@ -38,7 +38,7 @@ export interface Route {
   attach?(handle: ExchangeHandle): void;
   /** Messages beside the answer. */
   onMessage(message: JsonRpcMessage): void;
-  onEventId?(id: string): void;
+  onEventId?: ((id: string) => void) | undefined;
 }
 
 /** A GET: the listen stream, or a response stream taken up again. */

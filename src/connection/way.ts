@@ -156,7 +156,8 @@ export class MessageWay {
       onresumptiontoken?.(id);
     };
     const facts = await this.#parts.wire.send(message, {
-      ...route,
+      protocolVersion: route.protocolVersion,
+      headers: route.headers,
       session,
       credential,
       onSent: () => {
@@ -166,7 +167,7 @@ export class MessageWay {
       attach: (handle) => (subscribed ?? call).attach(handle),
       onMessage: (each) =>
         subscribed === undefined ? this.#parts.deliver(each, session) : subscribed.receive(each),
-      ...(hasCursors && { onEventId }),
+      onEventId: hasCursors ? onEventId : undefined,
     });
     if (subscribed?.stands === true) return subscribed.keep(facts);
     if (!hasCursors) return answeredAs(facts, call.id);

@@ -52,7 +52,7 @@ export class Wire {
   }
 
   /** The same, to an address that the server has named, and nowhere else. */
-  async post(message: JsonRpcMessage, way: Route, url: URL): Promise<StreamFacts> {
+  post(message: JsonRpcMessage, way: Route, url: URL): Promise<StreamFacts> {
     const method = 'method' in message ? message.method : 'response';
     const expects = 'method' in message && 'id' in message ? message.id : undefined;
     const headers = this.#headers(way, method);
@@ -62,7 +62,7 @@ export class Wire {
     const body = JSON.stringify(message);
     const listens = method === LISTEN;
     const request = { method: 'POST', url, headers, body, stream: listens, givesWay: listens } as const;
-    return this.#run(request, await this.#authorize(request, way), way, method, expects, undefined);
+    return this.#authorized(request, way, method, expects);
   }
 
   /** Opens an event stream by GET; resolves when it has ended. */
@@ -128,6 +128,25 @@ export class Wire {
     if (id !== undefined) this.#parts.redactor.add(id);
     for (const name in this.#parts.headers) this.#learn(this.#parts.headers[name] as string);
     return headers;
+  }
+
+  /** Most credentials have their headers at hand: then no turn is lost. */
+  #authorized(
+    request: HttpRequest,
+    way: Route,
+    method: string,
+    expects: RequestId | undefined,
+  ): Promise<StreamFacts> {
+    const run = (secret: Record<string, string>) =>
+      this.#run(request, secret, way, method, expects, undefined);
+    try {
+      const secret = this.#authorize(request, way);
+      return 'then' in secret && typeof secret.then === 'function'
+        ? (secret as Promise<Record<string, string>>).then(run)
+        : run(secret as Record<string, string>);
+    } catch (error) {
+      return Promise.reject(error);
+    }
   }
 
   #authorize(request: HttpRequest, way: Route): Record<string, string> | Promise<Record<string, string>> {
