@@ -27,14 +27,15 @@ if (run === undefined) {
   process.exit(1);
 }
 const asks = scenario.startsWith('elicitation');
+// A client that hears notifications keeps a listen stream open. One that answers questions, too, makes no call before
+// that stream stands: this suite's server gives the answer of a call to whichever GET comes next.
+const listens = process.env.CONFORMANCE_LISTENS === '1';
 const client = new HostedClient(
   { name: 'mcp-holdfast-conformance', version: '1.0.0' },
-  { url, capabilities: asks ? { elicitation: { form: { applyDefaults: true } } } : {} },
+  { url, capabilities: asks || listens ? { elicitation: { form: { applyDefaults: true } } } : {} },
 );
 if (asks) client.setRequestHandler(ElicitRequestSchema, async () => ({ action: 'accept', content: {} }));
-// A client that hears notifications keeps a listen stream open.
-if (process.env.CONFORMANCE_LISTENS === '1')
-  client.setNotificationHandler(ToolListChangedNotificationSchema, () => {});
+if (listens) client.setNotificationHandler(ToolListChangedNotificationSchema, () => {});
 await client.connect();
 await run(client);
 await client.close();
