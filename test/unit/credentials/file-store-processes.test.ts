@@ -91,7 +91,8 @@ it('leases that nobody releases are taken over by one at a time, hundreds of tim
     .map((line) => line.split(' ').map(Number) as [number, number])
     .sort((a, b) => a[0] - b[0]);
   expect(spans.length).toBeGreaterThan(50);
-  const overlaps = spans.filter(([from], i) => i > 0 && from < (spans[i - 1]?.[1] ?? 0) - 0.01);
+  // Two processors' readings of one clock may differ by some microseconds; two holders would share whole milliseconds.
+  const overlaps = spans.filter(([from], i) => i > 0 && from < (spans[i - 1]?.[1] ?? 0) - 0.5);
   expect(overlaps).toEqual([]);
 });
 
