@@ -49,7 +49,7 @@ while (now() < end) {
   // A process that was put aside between the two readings cannot say when its lease ends.
   if (now() - before > 0.01) continue;
   const until = before + remaining;
-  if (remaining > 0) appendFileSync(log, (until - holdMs) + ' ' + until + '\\n');
+  if (remaining > 0) appendFileSync(log, before + ' ' + until + '\\n');
 }
 `;
 
@@ -91,8 +91,8 @@ it('leases that nobody releases are taken over by one at a time, hundreds of tim
     .map((line) => line.split(' ').map(Number) as [number, number])
     .sort((a, b) => a[0] - b[0]);
   expect(spans.length).toBeGreaterThan(50);
-  // Two processors' readings of one clock may differ by some microseconds; two holders would share whole milliseconds.
-  const overlaps = spans.filter(([from], i) => i > 0 && from < (spans[i - 1]?.[1] ?? 0) - 0.5);
+  // From the moment it was given: its deadline was fixed before the file could be made, which may take a while.
+  const overlaps = spans.filter(([from], i) => i > 0 && from < (spans[i - 1]?.[1] ?? 0) - 0.01);
   expect(overlaps).toEqual([]);
 });
 
