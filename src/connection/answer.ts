@@ -187,8 +187,9 @@ export class Answer implements ResponseSink {
   /** What came before is not told again; but an answer still owed has not come before, whatever its event is called. */
   #streamed(message: unknown, isRepeated: boolean): void {
     if (isResponse(message)) {
-      if (this.#parts.expects === undefined || this.#settled) return;
-      if (message.id === this.#parts.expects) this.#settle({ message, relation: 'own' });
+      if (this.#settled) return;
+      if (this.#parts.expects === undefined) this.#parts.stream?.onAnswer?.(message);
+      else if (message.id === this.#parts.expects) this.#settle({ message, relation: 'own' });
       else if (this.#parts.stream?.adopts === true)
         this.#settle({ message: { ...message, id: this.#parts.expects }, relation: 'own' });
       else if (isErrorResponse(message) && (message.id === null || message.id === undefined)) {

@@ -53,6 +53,10 @@ export class Call {
   /** The caller has taken it back itself and knows. */
   takenBack = false;
   ended = false;
+  /** The answer that came on another stream than its own. */
+  elsewhere: JsonRpcResponse | undefined;
+  /** Ends the asking for its answer. */
+  resumption: AbortController | undefined;
   readonly #clock: Clock;
   #resolve!: (message: JsonRpcResponse) => void;
   #reject!: (error: unknown) => void;
@@ -153,6 +157,14 @@ export class Call {
     if (this.ended) exchange?.abort();
   }
 
+  /** Its answer came on another stream than its own: what carries it ends, and its way goes on with the answer. */
+  answeredElsewhere(message: JsonRpcResponse): void {
+    if (this.ended || this.phase !== 'sent' || this.elsewhere !== undefined) return;
+    this.elsewhere = message;
+    this.#exchange?.abort();
+    this.resumption?.abort();
+  }
+
   /** The moment before bytes leave. */
   markSent(session: Session | undefined): void {
     this.phase = 'sent';
@@ -233,6 +245,11 @@ export class Ledger {
   /** A copy: the calls may end while it is walked. */
   all(): Call[] {
     return [...this.#calls.values()];
+  }
+  /** An answer that came on the session's own stream: for the call that waits for it there, if any does. */
+  answered(message: JsonRpcResponse, session: Session): void {
+    const call = this.get(message.id);
+    if (call?.session === session) call.answeredElsewhere(message);
   }
   /** Calls that have left on a session and have no answer yet. */
   sentOn(session: Session): Call[] {

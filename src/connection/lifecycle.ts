@@ -129,6 +129,7 @@ export class Lifecycle {
       credential: (rejected) =>
         options.credentials.acquire(options.url, rejected === undefined ? {} : { rejected }),
       onMessage: (message) => this.#parts.deliver(message, session),
+      onAnswer: (message) => this.#parts.ledger.answered(message, session),
       pausedMs: () => pause.remainingMs,
       onLimited: (retryAfterMs) => emitter.emit('rate-paused', { forMs: pause.extend(retryAfterMs) }),
       onLost: (_session, tentative) =>
@@ -142,12 +143,12 @@ export class Lifecycle {
       onEvent: ({ type, ...payload }) => emitter.emit(type, payload as never),
     });
     this.#listener.start();
-    if (this.#parts.keeper().answersRequests) this.#awaitOpening(this.#listener);
+    this.#awaitOpening(this.#listener);
   }
 
   /**
-   * While the first listen stream of a session is being opened: a call that made the server ask back now
-   * would not be heard, and many servers drop the question.
+   * While the first listen stream of a session is being opened: what a call made the server tell or ask on it now
+   * would be lost, for many servers drop what nobody is there to hear.
    */
   get opening(): Promise<void> | undefined {
     return this.#opening;

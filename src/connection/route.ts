@@ -4,7 +4,7 @@
 import type { Credential } from '../credentials/provider.js';
 import type { ExchangeHandle } from '../http/exchange.js';
 import type { CookieJar } from '../http/headers.js';
-import type { JsonRpcMessage, RequestId } from '../json-rpc.js';
+import type { JsonRpcMessage, JsonRpcResponse, RequestId } from '../json-rpc.js';
 import type { Session } from '../session/session.js';
 import type { SseEvent } from '../streams/sse-reader.js';
 import type { ExchangeFacts } from './facts.js';
@@ -56,6 +56,8 @@ export interface StreamRoute extends Route {
   onEvent?(event: SseEvent): void;
   /** Ids of events already seen; grows. */
   readonly seen?: Set<string>;
+  /** An answer on a stream that owes none. */
+  onAnswer?(message: JsonRpcResponse): void;
   /** The stream belongs to a request of another id, from before a restart: its answer is given ours. */
   readonly adopts?: boolean;
 }

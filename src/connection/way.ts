@@ -12,7 +12,6 @@ import { isErrorResponse, type JsonRpcResponse } from '../json-rpc.js';
 import { InitializeRefused, rejectionOf } from '../session/handshake.js';
 import { Session } from '../session/session.js';
 import { RecentIds } from '../streams/recent-ids.js';
-import { resumeAnswer } from '../streams/resume.js';
 import { Subscription } from '../streams/subscription.js';
 import { callFacts } from './call-facts.js';
 import { afterResume, type ClassifyContext, classify, type Verdict } from './classify.js';
@@ -21,6 +20,7 @@ import { failureOf, isRead } from './failures.js';
 import type { Call } from './ledger.js';
 import { answeredAs, LISTEN, outgoing } from './outgoing.js';
 import { OwnProgress } from './own-progress.js';
+import { elsewhereFacts, resumeCall, tellCut } from './resume-call.js';
 import type { StreamFacts } from './route.js';
 import type { MessageWayParts } from './way-parts.js';
 
@@ -142,7 +142,7 @@ export class MessageWay {
       throw call.error('ERR_OUTCOME_UNKNOWN', why, { executed: 'unknown' });
     }
     if (resumptionToken !== undefined)
-      return this.#resume(call, session, { cursor: resumptionToken }, undefined, true);
+      return resumeCall(this.#parts, call, session, { from: { cursor: resumptionToken }, adopts: true });
     const { message: asked, route } = outgoing(call, session);
     const message = this.#ownProgress.ask(asked);
     const subscribed =
@@ -169,11 +169,12 @@ export class MessageWay {
         subscribed === undefined ? this.#parts.deliver(each, session) : subscribed.receive(each),
       onEventId: hasCursors ? onEventId : undefined,
     });
+    if (call.elsewhere !== undefined) return elsewhereFacts(this.#parts, call, session);
     if (subscribed?.stands === true) return subscribed.keep(facts);
     if (!hasCursors) return answeredAs(facts, call.id);
     if (facts.resume === undefined || call.ended) return facts;
-    this.#cut(call, session, facts);
-    return this.#resume(call, session, facts.resume, seen);
+    tellCut(this.#parts, call, session, facts);
+    return resumeCall(this.#parts, call, session, { from: facts.resume, seen });
   }
 
   /** One verdict from what one exchange brought. */
@@ -310,52 +311,6 @@ export class MessageWay {
       if (error instanceof InitializeRefused) return { ...error.answer, id: call.id };
       throw error;
     }
-  }
-
-  /** The answer is asked for by its cursor; the call itself is not sent again. */
-  async #resume(
-    call: Call,
-    session: Session,
-    from: NonNullable<StreamFacts['resume']>,
-    seen: Set<string> = new RecentIds(),
-    adopts = false,
-  ): Promise<StreamFacts> {
-    const { clock, retry } = this.#parts.options;
-    const { onresumptiontoken } = call.options;
-    if (call.phase === 'queued') call.markSent(session);
-    const facts = await resumeAnswer(from, {
-      clock,
-      wire: this.#parts.wire,
-      session,
-      id: call.id,
-      adopts,
-      method: call.method,
-      signal: call.signal,
-      seen,
-      // Where the caller's time is not known, the server may be out of reach for so long.
-      untilMs: (openMs) =>
-        call.options.deadlineMs === undefined ? openMs + retry.maxElapsedMs : call.deadlineMs,
-      credential: async (rejected) =>
-        session.phase === 'retired'
-          ? session.credential
-          : this.#parts.credential.acquire(rejected === undefined ? {} : { rejected }),
-      onMessage: (message) => this.#parts.deliver(message, session),
-      onEventId: onresumptiontoken,
-      onCut: (each) => this.#cut(call, session, each),
-      onLimited: (retryAfterMs) =>
-        this.#parts.emitter.emit('rate-paused', { forMs: this.#parts.pause.extend(retryAfterMs) }),
-    }).catch((error: unknown) => {
-      if (call.ended) throw error;
-      // No credential to ask with: that says nothing about the call.
-      throw call.error('ERR_OUTCOME_UNKNOWN', 'The answer was cut off and could not be asked for again', {
-        cause: error,
-      });
-    });
-    return { ...facts, resumed: true };
-  }
-
-  #cut(call: Call, session: Session, { ageMs = 0, idleMs = 0 }: StreamFacts): void {
-    this.#parts.emitter.emit('stream-cut', { session: session.number, ageMs, idleMs, method: call.method });
   }
 
   #mayRepeat(call: Call): boolean {

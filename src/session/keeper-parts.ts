@@ -6,7 +6,7 @@ import type { Verdict } from '../connection/classify.js';
 import type { Wire } from '../connection/wire.js';
 import type { CredentialProvider } from '../credentials/provider.js';
 import type { HostedMcpError } from '../errors.js';
-import type { JsonRpcMessage, JsonRpcRequest } from '../json-rpc.js';
+import type { JsonRpcMessage } from '../json-rpc.js';
 import type { ResolvedSessionOptions } from './options.js';
 import type { Session } from './session.js';
 import type { ConnectionState } from './state.js';
@@ -35,11 +35,4 @@ export interface KeeperParts {
   onEstablished(session: Session, previous: Session | undefined, reason: string): void;
   onSuspect(session: Session, reason: string): void;
   onLost(session: Session, reason: string, cause: LossCause): void;
-}
-
-/** Whether a client says in its handshake that it answers requests of servers. */
-export function promisesAnswers(initialize: JsonRpcRequest): boolean {
-  const capabilities = initialize.params?.capabilities;
-  if (typeof capabilities !== 'object' || capabilities === null) return false;
-  return 'elicitation' in capabilities || 'sampling' in capabilities || 'roots' in capabilities;
 }

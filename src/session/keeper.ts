@@ -13,7 +13,7 @@ import type { JsonRpcRequest } from '../json-rpc.js';
 import { Breaker } from './breaker.js';
 import { closedError, SetUpFailed, unstableError } from './failures.js';
 import { Handshake } from './handshake.js';
-import { type KeeperParts, type LossCause, promisesAnswers, type Suspicion } from './keeper-parts.js';
+import type { KeeperParts, LossCause, Suspicion } from './keeper-parts.js';
 import { Prober } from './probe.js';
 import type { Session } from './session.js';
 import { type ConnectionState, StateMachine } from './state.js';
@@ -75,11 +75,6 @@ export class SessionKeeper {
   }
   get captured(): boolean {
     return this.#initialize !== undefined;
-  }
-
-  /** Whether this client said that it answers requests of servers (elicitation, sampling, roots). */
-  get answersRequests(): boolean {
-    return this.#initialize !== undefined && promisesAnswers(this.#initialize);
   }
 
   /** What every handshake of this connection will say. */

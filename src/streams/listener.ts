@@ -11,7 +11,7 @@ import type { StreamFacts } from '../connection/route.js';
 import type { Wire } from '../connection/wire.js';
 import type { Credential } from '../credentials/provider.js';
 import type { ExchangeHandle } from '../http/exchange.js';
-import { isErrorResponse, type JsonRpcMessage } from '../json-rpc.js';
+import { isErrorResponse, type JsonRpcMessage, type JsonRpcResponse } from '../json-rpc.js';
 import { rejectionOf } from '../session/handshake.js';
 import type { Session } from '../session/session.js';
 import { backOffMs, LIVED_MS, reopenGapMs, takenGapMs } from './gaps.js';
@@ -27,6 +27,8 @@ export interface ListenerParts {
   pausedMs?(): number;
   credential(rejected?: Rejection): Promise<Credential>;
   onMessage(message: JsonRpcMessage, session: Session): void;
+  /** Some servers give the answer of a call that was cut off to whichever stream comes next. */
+  onAnswer?(message: JsonRpcResponse, session: Session): void;
   /** The server does not know the session. `tentative`: it did not say so in words of MCP. */
   onLost(session: Session, tentative: boolean): void;
   /** Resolves with true where the session is lost; undefined where the refusal does not speak of it. */
@@ -137,6 +139,10 @@ export class Listener {
         onMessage: (message) => {
           attempt.carried += 1;
           this.#parts.onMessage(message, this.#session);
+        },
+        onAnswer: (message) => {
+          attempt.carried += 1;
+          this.#parts.onAnswer?.(message, this.#session);
         },
       })
       // The credential could not be written as headers.

@@ -27,12 +27,11 @@ if (run === undefined) {
   process.exit(1);
 }
 const asks = scenario.startsWith('elicitation');
-// A client that hears notifications keeps a listen stream open. One that answers questions, too, makes no call before
-// that stream stands: this suite's server gives the answer of a call to whichever GET comes next.
+// A client that hears notifications keeps a listen stream open.
 const listens = process.env.CONFORMANCE_LISTENS === '1';
 const client = new HostedClient(
   { name: 'mcp-holdfast-conformance', version: '1.0.0' },
-  { url, capabilities: asks || listens ? { elicitation: { form: { applyDefaults: true } } } : {} },
+  { url, capabilities: asks ? { elicitation: { form: { applyDefaults: true } } } : {} },
 );
 if (asks) client.setRequestHandler(ElicitRequestSchema, async () => ({ action: 'accept', content: {} }));
 if (listens) client.setNotificationHandler(ToolListChangedNotificationSchema, () => {});
