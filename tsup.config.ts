@@ -18,7 +18,12 @@ const toCommonJs: NonNullable<Options['plugins']>[number] = {
 };
 
 const common: Options = {
-  entry: { index: 'src/index.ts', client: 'src/client.ts', testing: 'src/testing/index.ts' },
+  entry: {
+    index: 'src/index.ts',
+    client: 'src/client.ts',
+    redis: 'src/redis/index.ts',
+    testing: 'src/testing/index.ts',
+  },
   target: 'node20',
   platform: 'node',
   format: 'esm',

@@ -5,6 +5,7 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { cpus } from 'node:os';
 import { fileURLToPath } from 'node:url';
 import { measureCpu } from './cpu.mjs';
+import { measureRateLimit } from './rate-limit.mjs';
 import { thousandCallers } from './thousand.mjs';
 
 const HELP = `npm run bench -- [--rounds N] [--calls N] [--json] [--no-write]
@@ -37,17 +38,22 @@ const cpu = await measureCpu(port, {
   calls: number('--calls', 1_500),
   say: progress,
 });
+progress('what a rate limit adds');
+const rateLimit = await measureRateLimit(port);
 progress('1,000 callers at the expiry of their token');
 const thousand = await thousandCallers();
 const imports = Object.fromEntries(
-  ['mcp-holdfast', 'mcp-holdfast/client', 'mcp-holdfast/testing'].map((name) => [name, importMs(name)]),
+  ['mcp-holdfast', 'mcp-holdfast/client', 'mcp-holdfast/redis', 'mcp-holdfast/testing'].map((name) => [
+    name,
+    importMs(name),
+  ]),
 );
 progress('');
 server.stdin.end();
 
 const version = (name) =>
   JSON.parse(readFileSync(new URL(`../node_modules/${name}/package.json`, import.meta.url))).version;
-const report = { date: new Date().toISOString().slice(0, 10), cpu, thousand, imports };
+const report = { date: new Date().toISOString().slice(0, 10), cpu, rateLimit, thousand, imports };
 const text = markdown(report);
 if (!args.includes('--no-write')) writeFileSync(new URL('RESULTS.md', import.meta.url), text);
 process.stdout.write(asJson ? `${JSON.stringify(report, null, 2)}\n` : text);
@@ -60,9 +66,11 @@ function importMs(name) {
   return Math.round(times.sort((a, b) => a - b)[2]);
 }
 
-function markdown({ date, cpu: rows, thousand: figures, imports: times }) {
+function markdown({ date, cpu: rows, rateLimit: limits, thousand: figures, imports: times }) {
   const ratio = (a, b) => `${(a / b).toFixed(2)}x`;
   const us = (value) => `${Math.round(value)}`;
+  const tenth = (value) => value.toFixed(1);
+  const signed = (value) => `${value < 0 ? '' : '+'}${Math.round(value)}`;
   return `# Figures
 
 ${date}, ${cpus().length} x ${cpus()[0]?.model.trim() ?? 'unknown processor'}, Node ${process.versions.node}, SDK ${version('@modelcontextprotocol/sdk')}, undici ${version('undici')}.
@@ -88,6 +96,12 @@ ${rows
   .join('\n')}
 
 The two transports run under the same SDK v1 Client; HostedClient is that Client with the caller's timer its own.
+
+## What a rate limit of our own adds
+
+Medians of one after the other, alternating rounds, microseconds: asking the memory store ${tenth(limits.memoryTake)}; a bare PING over Redis
+on loopback ${us(limits.ping)}, asking the Redis store ${us(limits.redisTake)} (${ratio(limits.redisTake, limits.ping)} a PING). A whole call without a limit ${us(limits.call)}, with one
+in memory ${us(limits.callMemory)} (${signed(limits.callMemory - limits.call)}), with one in Redis ${us(limits.callRedis)} (${signed(limits.callRedis - limits.call)}).
 
 ## 1,000 callers at the expiry of a token their session is bound to
 

@@ -6,6 +6,7 @@
  * no server text, no secret, and none of the phrases that make agent frameworks replay a call by
  * matching an error's text. Never wraps a foreign error object; of a foreign cause only its name and code stay.
  */
+import type { ContractDiff } from './contract/types.js';
 import { LIMITS } from './limits.js';
 
 /** Did the tool run? `false`: certainly not. `'unknown'`: the request left, no answer arrived. `true`: an answer arrived. */
@@ -26,6 +27,9 @@ export type HostedMcpErrorCode =
   | 'ERR_TOKEN_ENDPOINT'
   | 'ERR_STORE_UNAVAILABLE'
   | 'ERR_RATE_LIMITED'
+  | 'ERR_RATE_WAIT_EXCEEDED'
+  | 'ERR_CONTRACT_CHANGED'
+  | 'ERR_TOOL_NOT_PINNED'
   | 'ERR_DENIED'
   | 'ERR_RESULT_REFUSED'
   | 'ERR_MESSAGE_TOO_LARGE'
@@ -46,6 +50,7 @@ export interface HostedMcpErrorFields {
   requiredScope?: string | undefined;
   authorizationUrl?: string | undefined;
   taskId?: string | undefined;
+  diff?: ContractDiff | undefined;
   serverText?: string | undefined;
   cause?: unknown;
 }
@@ -66,8 +71,12 @@ const ADVICE: Readonly<Record<HostedMcpErrorCode, string>> = Object.freeze({
   ERR_REAUTHORIZATION_REQUIRED: 'A user has to authorize again.',
   ERR_INSUFFICIENT_SCOPE: 'The credential needs a wider scope.',
   ERR_TOKEN_ENDPOINT: 'Wait; the token endpoint has to come back.',
-  ERR_STORE_UNAVAILABLE: 'Wait; the credential store has to come back.',
+  ERR_STORE_UNAVAILABLE: 'Wait; the shared store has to come back.',
   ERR_RATE_LIMITED: 'Wait before asking again.',
+  ERR_RATE_WAIT_EXCEEDED:
+    'Wait before asking again; more calls are asked for than the rate limit leaves room for.',
+  ERR_CONTRACT_CHANGED: 'A reviewer has to look at the difference and accept it.',
+  ERR_TOOL_NOT_PINNED: 'A reviewer has to look at the tool before it may be called.',
   ERR_DENIED: 'Find another way; this call is not allowed.',
   ERR_RESULT_REFUSED: 'Do not repeat it: the tool ran, its result was refused here.',
   ERR_MESSAGE_TOO_LARGE: 'Ask for a smaller answer.',
@@ -103,6 +112,8 @@ export class HostedMcpError extends Error {
   declare readonly requiredScope?: string;
   declare readonly authorizationUrl?: string;
   declare readonly taskId?: string;
+  /** Of a contract that changed: what concerns the call. It holds the server's words: escape them (`formatDiff` does). */
+  declare readonly diff?: ContractDiff;
   /** What the server wrote, cut to 200 characters and cleaned. Never part of `message`: it would be an instruction channel into a model. */
   declare readonly serverText?: string;
 
@@ -115,7 +126,7 @@ export class HostedMcpError extends Error {
     for (const key of FIELD_NAMES) {
       const value = fields[key];
       if (value !== undefined)
-        Object.defineProperty(this, key, { value, enumerable: key !== 'serverText', configurable: true });
+        Object.defineProperty(this, key, { value, enumerable: !SERVER_WORDS.has(key), configurable: true });
     }
     if (fields.cause !== undefined) {
       Object.defineProperty(this, 'cause', { value: describeCause(fields.cause), configurable: true });
@@ -169,6 +180,9 @@ function unwrap(error: unknown): HostedMcpError | undefined {
   return undefined;
 }
 
+/** Not shown by those who log an error whole. */
+const SERVER_WORDS: ReadonlySet<string> = new Set(['serverText', 'diff']);
+
 const FIELD_NAMES = [
   'method',
   'tool',
@@ -176,6 +190,7 @@ const FIELD_NAMES = [
   'reason',
   'status',
   'retryAfterMs',
+  'diff',
   'requiredScope',
   'authorizationUrl',
   'taskId',

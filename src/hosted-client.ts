@@ -26,9 +26,10 @@ import {
 } from '@modelcontextprotocol/sdk/types.js';
 import { type Clock, systemClock, type Timer } from './clock.js';
 import { HostedConnection } from './connection/connection.js';
-import type { Connection } from './connection/types.js';
+import type { Connection, ContractSnapshot, SnapshotOptions } from './connection/types.js';
 import { type AsyncDisposer, makeAsyncDisposable } from './disposer.js';
 import { HostedMcpError } from './errors.js';
+import { closedError, isTransport, listError } from './hosted-client-errors.js';
 import { type HostedClientOptions, splitOptions, wantsQuestions } from './hosted-client-options.js';
 import { type CallLink, HAND_OVER, HostedTransport } from './hosted-transport.js';
 import { LIMITS } from './limits.js';
@@ -137,6 +138,17 @@ export class HostedClient extends Client {
     if (params?.cursor !== undefined)
       return this.request({ method: 'tools/list', params }, ListToolsResultSchema, options);
     return super.listTools(params, options);
+  }
+
+  /** What the server offers, read now: all pages, whole tools. */
+  async snapshot(options?: SnapshotOptions): Promise<ContractSnapshot> {
+    if (!this.#connected) await this.#openFirst();
+    return this.connection.snapshot(options);
+  }
+
+  /** The server's contract was reviewed: `snapshot`, or what was read last, is the pin from here on. */
+  acceptContract(snapshot?: ContractSnapshot): void {
+    this.connection.acceptContract(snapshot);
   }
 
   override callTool(
@@ -384,16 +396,4 @@ export class HostedClient extends Client {
       );
     });
   }
-}
-
-function isTransport(value: unknown): value is Transport {
-  return typeof value === 'object' && value !== null && 'send' in value && 'start' in value;
-}
-
-function listError(how: string): HostedMcpError {
-  return new HostedMcpError('ERR_PROTOCOL', `The server ${how}`, { method: 'tools/list', executed: true });
-}
-
-function closedError(): HostedMcpError {
-  return new HostedMcpError('ERR_CLOSED', 'The client was closed here');
 }

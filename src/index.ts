@@ -17,6 +17,30 @@ export type {
   ConnectionStats,
 } from './connection/types.js';
 export {
+  type ContractChange,
+  type ContractChangeKind,
+  type ContractDiff,
+  type ContractLevel,
+  type ContractSide,
+  type ContractSnapshot,
+  type DiffOptions,
+  diffContracts,
+  type FormatDiffOptions,
+  formatDiff,
+  formatSnapshot,
+  type JsonObject,
+  type LeftOutChange,
+  missingTools,
+  parseSnapshot,
+  type SchemaChangeHow,
+  SnapshotError,
+  type SnapshotErrorPlace,
+  type SnapshotProblem,
+  type ToolContract,
+} from './contract/index.js';
+export type { ContractAction, ContractOptions } from './contract/options.js';
+export type { SnapshotOptions } from './contract/read.js';
+export {
   type AccessToken,
   type AcquireOptions,
   type AuthProviderLike,
@@ -86,5 +110,8 @@ export {
   STREAM_DEFAULTS,
   type StreamOptions,
 } from './options.js';
+export { memoryRateLimitStore } from './rate-limit/memory-store.js';
+export { RATE_LIMIT_DEFAULTS, type RateLimitOptions } from './rate-limit/options.js';
+export type { RateLimitStore, Rule, Taken, TakeOptions } from './rate-limit/types.js';
 export { SESSION_DEFAULTS, type SessionOptions, type SessionSetup } from './session/options.js';
 export type { SessionInfo } from './session/session.js';

@@ -5,12 +5,14 @@
  * Never changes the object it was given.
  */
 import { type Clock, systemClock } from './clock.js';
+import { type ContractOptions, type ResolvedContract, resolveContract } from './contract/options.js';
 import { resolveCredentials } from './credentials/index.js';
 import type { CredentialProvider, TokenSource } from './credentials/provider.js';
 import { checkGates, type Gate } from './gates/gate.js';
 import { checkAddress } from './http/address.js';
 import { type HttpOptions, type ResolvedHttpOptions, resolveHttpOptions } from './http/options.js';
 import { OptionReader } from './option-reader.js';
+import { type RateLimitOptions, type ResolvedRateLimit, resolveRateLimit } from './rate-limit/options.js';
 import {
   type ResolvedSessionOptions,
   resolveSessionOptions,
@@ -60,8 +62,12 @@ export interface HostedOptions {
    * `fromOAuthClientProvider`, or a provider of your own.
    */
   credentials?: CredentialProvider | TokenSource | undefined;
+  /** Records what the server offers, compares it, and refuses calls to tools that are not as they were reviewed. */
+  contract?: ContractOptions | undefined;
   session?: SessionOptions | undefined;
   streams?: StreamOptions | undefined;
+  /** A limit of our own on the requests to the endpoint. None; a server's 429 and Retry-After are honoured all the same. */
+  rateLimit?: RateLimitOptions | undefined;
   retry?: RetryOptions | undefined;
   http?: HttpOptions | undefined;
   /** Asked in order before a tool call is sent and before its result is delivered; fail closed. */
@@ -92,6 +98,7 @@ export const STREAM_DEFAULTS = Object.freeze({
 export interface ResolvedHostedOptions {
   readonly url: URL;
   readonly credentials: CredentialProvider;
+  readonly contract: ResolvedContract | undefined;
   readonly session: ResolvedSessionOptions;
   readonly streams: {
     readonly listen: 'auto' | boolean;
@@ -106,6 +113,7 @@ export interface ResolvedHostedOptions {
     readonly resendOn429: 'auto' | 'never';
     readonly isSafeTool: (tool: string) => boolean;
   };
+  readonly rateLimit: ResolvedRateLimit;
   readonly http: ResolvedHttpOptions;
   readonly gates: readonly Gate[];
   readonly clock: Clock;
@@ -116,8 +124,10 @@ export interface ResolvedHostedOptions {
 /** The names of `HostedOptions`; a face that takes more options splits on them. */
 export const HOSTED_OPTION_NAMES = Object.freeze([
   'credentials',
+  'contract',
   'session',
   'streams',
+  'rateLimit',
   'retry',
   'http',
   'gates',
@@ -143,11 +153,19 @@ export function resolveHostedOptions(url: string | URL, options: HostedOptions):
   if (credentials !== undefined && http.headers.authorization !== undefined) {
     throw new TypeError('http.headers must not have "authorization" beside credentials');
   }
+  const address = checkAddress(url, http.allowInsecure);
+  const provider = resolveCredentials(credentials, clock);
   const resolved = {
-    url: checkAddress(url, http.allowInsecure),
-    credentials: resolveCredentials(credentials, clock),
+    url: address,
+    credentials: provider,
+    contract: resolveContract(read.any('contract') as ContractOptions | undefined),
     session: resolveSessionOptions(read.any('session') as SessionOptions | undefined),
     streams: resolveStreams(read.any('streams') as StreamOptions | undefined),
+    rateLimit: resolveRateLimit(read.any('rateLimit') as RateLimitOptions | undefined, {
+      credentials: provider,
+      url: address,
+      clock,
+    }),
     retry: resolveRetry(read.any('retry') as RetryOptions | undefined),
     http,
     gates: checkGates(read.any('gates') as readonly Gate[] | undefined),

@@ -19,7 +19,7 @@ import {
   type RequestId,
 } from '../json-rpc.js';
 import { LIMITS } from '../limits.js';
-import { parseRetryAfter } from '../rate-limit/retry-after.js';
+import { retryAfterOf } from '../rate-limit/retry-after.js';
 import type { Redactor } from '../redactor.js';
 import type { Cut } from '../streams/idle-limits.js';
 import { isResumableId, type SseEvent, SseReader } from '../streams/sse-reader.js';
@@ -42,6 +42,8 @@ interface AnswerParts {
   ended(status: number | undefined, sent: boolean, bytes: number): void;
   /** The way was cut: nobody here asked for the end. */
   cut(cut: Cut): void;
+  /** The head has arrived. */
+  heard(head: ResponseHead): void;
   abort(): void;
 }
 
@@ -84,6 +86,7 @@ export class Answer implements ResponseSink {
 
   head(head: ResponseHead): void {
     this.#head = head;
+    this.#parts.heard(head);
     if (head.headers['set-cookie'] !== undefined) this.#parts.cookies?.store(head);
     const type = mediaType(head);
     this.#type = type;
@@ -265,7 +268,7 @@ export class Answer implements ResponseSink {
         const challenges = headerValues(head, 'www-authenticate');
         if (challenges.length > 0)
           facts.challenges = this.#redactor().value(parseChallenges(challenges)) as Challenge[];
-        const retryAfterMs = parseRetryAfter(header(head, 'retry-after'), header(head, 'date'), clock.now());
+        const retryAfterMs = retryAfterOf(head, clock.now());
         if (retryAfterMs !== undefined) facts.retryAfterMs = retryAfterMs;
       }
     }

@@ -4,7 +4,8 @@
  * Guarantees that every message goes one way (`way.ts`), that what the server sends reaches the face bound
  * to its session, and that nothing outlives `close()`. Imports no SDK; never throws from `close()`.
  */
-import type { Credential } from '../credentials/provider.js';
+import type { SnapshotOptions } from '../contract/read.js';
+import type { ContractSnapshot } from '../contract/types.js';
 import type { Disposer } from '../disposer.js';
 import { HostedMcpError } from '../errors.js';
 import { Emitter, type OnceOptions } from '../events.js';
@@ -12,23 +13,26 @@ import { createHttpClient } from '../http/create.js';
 import type { HttpClient } from '../http/exchange.js';
 import type { JsonRpcMessage, JsonRpcNotification, JsonRpcRequest, JsonRpcResponse } from '../json-rpc.js';
 import type { ResolvedHostedOptions } from '../options.js';
-import { Pause } from '../rate-limit/pause.js';
+import { Limiter } from '../rate-limit/limiter.js';
+import { ServerLimits } from '../rate-limit/server-limits.js';
 import { Redactor } from '../redactor.js';
-import { rejectionOf } from '../session/handshake.js';
 import { SessionKeeper } from '../session/keeper.js';
 import { ServerRequests } from '../session/server-requests.js';
 import type { Session, SessionInfo } from '../session/session.js';
 import { SetUp } from '../session/set-up.js';
 import type { ConnectionState } from '../session/state.js';
 import { doneFacts } from './call-facts.js';
+import { ContractUse } from './contract-use.js';
 import { CredentialUse } from './credential-use.js';
 import { Discovery } from './discovery.js';
+import { brokenOnTheWay } from './failures.js';
 import { IdleLearning } from './idle-learning.js';
 import { Call, Ledger, type RequestOptions } from './ledger.js';
 import { Lifecycle } from './lifecycle.js';
 import { logEvents } from './log.js';
 import { LISTEN } from './outgoing.js';
 import { isOwnProgress } from './own-progress.js';
+import { Posts } from './posts.js';
 import { Stats } from './stats.js';
 import type { Connection, ConnectionEvents, ConnectionHealth } from './types.js';
 import { MessageWay } from './way.js';
@@ -42,9 +46,6 @@ export interface Face {
   onSession(id: string | undefined, info: SessionInfo): void;
 }
 
-/** The longest pause a server can impose. */
-const MAX_PAUSE_MS = 60_000;
-
 export class HostedConnection implements Connection {
   readonly stats = new Stats();
   readonly #options: ResolvedHostedOptions;
@@ -57,11 +58,13 @@ export class HostedConnection implements Connection {
   readonly #setUp: SetUp;
   readonly #lifecycle: Lifecycle;
   readonly #serverRequests = new ServerRequests();
-  readonly #pause: Pause;
+  readonly #limiter: Limiter;
   readonly #credential: CredentialUse;
   readonly #way: MessageWay;
   readonly #idle: IdleLearning;
   readonly #discovery: Discovery;
+  readonly #posts: Posts;
+  readonly #contract: ContractUse;
   readonly #providerEvents: Disposer | undefined;
   #face: Face | undefined;
   #closing: Promise<void> | undefined;
@@ -72,7 +75,16 @@ export class HostedConnection implements Connection {
     this.#options = options;
     const { clock, http, url, credentials } = options;
     this.#http = createHttpClient(http, clock);
-    this.#pause = new Pause(clock, MAX_PAUSE_MS);
+    const limiter = new Limiter(options.rateLimit, {
+      clock,
+      tell: (event, payload) => this.#emitter.emit(event, payload as never),
+    });
+    this.#limiter = limiter;
+    const serverLimits = new ServerLimits({
+      clock,
+      respects: options.rateLimit.respectServer,
+      pause: (forMs) => limiter.pause(forMs),
+    });
     this.#credential = new CredentialUse(credentials, url);
     this.#wire = new Wire({
       url,
@@ -82,6 +94,8 @@ export class HostedConnection implements Connection {
       headers: http.headers,
       maxMessageBytes: http.maxMessageBytes,
       affinityCookies: http.affinityCookies,
+      toll: limiter,
+      onHead: (head) => serverLimits.heard(head),
       onExchange: (done) => this.#emitter.emit('exchange', done),
       onCut: (cut) => this.#idle.cut(cut),
     });
@@ -101,7 +115,7 @@ export class HostedConnection implements Connection {
       ledger: this.#ledger,
       emitter: this.#emitter,
       serverRequests: this.#serverRequests,
-      pause: this.#pause,
+      toll: limiter,
       keeper: () => this.#keeper,
       classify: (facts, session, credential) => this.#way.classify(facts, session, credential),
       tell: (message) => this.#face?.onMessage(message),
@@ -135,18 +149,35 @@ export class HostedConnection implements Connection {
       onLost: (session, reason, cause) => this.#lifecycle.lost(session, reason, cause),
     });
     this.#discovery = new Discovery(this.#keeper, clock);
+    this.#contract = new ContractUse({
+      options,
+      emitter: this.#emitter,
+      keeper: this.#keeper,
+      request: (message, own) => this.request(message, own),
+      close: () => void this.close(),
+    });
     this.#way = new MessageWay({
       options,
+      contract: this.#contract.watch,
       discovery: this.#discovery,
       credential: this.#credential,
       keeper: this.#keeper,
       wire: this.#wire,
-      pause: this.#pause,
+      limiter,
+      serverLimits,
       setUp: this.#setUp,
       stats: this.stats,
       emitter: this.#emitter,
       deliver: onMessage,
       opening: () => this.#lifecycle.opening,
+    });
+    this.#posts = new Posts({
+      wire: this.#wire,
+      keeper: this.#keeper,
+      credential: this.#credential,
+      classify: (facts, session, credential) => this.#way.classify(facts, session, credential),
+      deliver: onMessage,
+      onPosted: (session) => this.#lifecycle.callEnded(session),
     });
     this.#providerEvents = credentials.onEvent?.((event) => {
       const { type, ...payload } = event;
@@ -163,6 +194,15 @@ export class HostedConnection implements Connection {
     return this.#keeper.session?.info;
   }
 
+  snapshot(options?: SnapshotOptions): Promise<ContractSnapshot> {
+    return this.#contract.snapshot(options);
+  }
+
+  acceptContract(snapshot?: ContractSnapshot): void {
+    if (this.#contract.watch === undefined) throw new TypeError('acceptContract needs the option `contract`');
+    this.#contract.watch.accept(snapshot);
+  }
+
   on<E extends keyof ConnectionEvents>(event: E, listener: (payload: ConnectionEvents[E]) => void): Disposer {
     return this.#emitter.on(event, listener);
   }
@@ -175,7 +215,7 @@ export class HostedConnection implements Connection {
 
   health(): ConnectionHealth {
     const { state, failure, sinceMs } = this.#keeper;
-    const retryAfterMs = failure?.retryAfterMs ?? (this.#pause.remainingMs || undefined);
+    const retryAfterMs = failure?.retryAfterMs ?? (this.#limiter.pausedMs || undefined);
     return {
       ok: state !== 'unstable' && state !== 'blocked' && state !== 'closed',
       state,
@@ -213,7 +253,8 @@ export class HostedConnection implements Connection {
 
   /** Whether anything above would hear a notification; decides under `streams.listen: 'auto'`. */
   setListening(wanted: boolean): void {
-    this.#lifecycle.setListening(wanted);
+    // The watch on the contract hears `list_changed` there.
+    this.#lifecycle.setListening(wanted || this.#options.contract?.watch === true);
   }
 
   /** Sends a request; resolves with the server's own answer, rejects with a `HostedMcpError`. */
@@ -228,7 +269,8 @@ export class HostedConnection implements Connection {
       return call.promise;
     }
     this.#ledger.add(call);
-    if (this.#lastCallMs !== undefined && this.#ledger.waiting === 1 && call.method !== LISTEN) {
+    if (options.isOwn !== true) this.#contract.seen(message);
+    if (this.#lastCallMs !== undefined && this.#ledger.waiting === 1 && isOfAgent(call)) {
       this.#idle.gap(call.startedAtMs - this.#lastCallMs);
     }
     this.#way.travel(call).then(
@@ -246,9 +288,9 @@ export class HostedConnection implements Connection {
       const reason = error.code === 'ERR_TIMEOUT' ? 'timed out' : 'given up by the caller';
       const params = { requestId: id, reason };
       // Before the call ends: a session that only waited for it would be deleted ahead of the notice.
-      this.#post(notice ?? { jsonrpc: '2.0', method: 'notifications/cancelled', params }, session).catch(
-        () => {},
-      );
+      this.#posts
+        .send(notice ?? { jsonrpc: '2.0', method: 'notifications/cancelled', params }, session)
+        .catch(() => {});
     }
     call.fail(error);
   }
@@ -265,13 +307,13 @@ export class HostedConnection implements Connection {
       return;
     }
     const session = await this.#keeper.ready();
-    await this.#post(message, session);
+    await this.#posts.send(message, session);
   }
 
   /** Sends the face's answer to a server's request, to the session that asked; to nobody if that is gone. */
   async respond(message: JsonRpcResponse): Promise<void> {
     const bound = this.#serverRequests.outgoing(message);
-    if (bound !== undefined) await this.#post(bound.message, bound.session);
+    if (bound !== undefined) await this.#posts.send(bound.message, bound.session);
   }
 
   /** DELETEs the session; the next call opens another. */
@@ -288,12 +330,11 @@ export class HostedConnection implements Connection {
     this.#ledger.remove(call);
     const { clock } = this.#options;
     const durationMs = clock.monotonic() - call.startedAtMs;
-    // How long a subscription stood is no latency, and its end no call of the agent's.
-    if (call.method !== LISTEN) {
+    if (isOfAgent(call)) {
       this.#lastCallMs = clock.monotonic();
       this.stats.ended(call, durationMs, error);
     }
-    if (this.#emitter.wants('call')) {
+    if (call.options.isOwn !== true && this.#emitter.wants('call')) {
       this.#emitter.emit('call', doneFacts(call, clock.now() - durationMs, durationMs, error));
     }
     this.#lifecycle.callEnded(call.session);
@@ -304,7 +345,7 @@ export class HostedConnection implements Connection {
     const { session } = this.#keeper;
     // A source that is new at every use would otherwise call for its own next change.
     if (session === undefined || this.#verifyingAhead || this.#credential.isAlwaysNew) return;
-    if (this.#pause.remainingMs > 0) return;
+    if (this.#limiter.pausedMs > 0) return;
     this.#verifyingAhead = true;
     this.#credential
       .acquire()
@@ -315,59 +356,6 @@ export class HostedConnection implements Connection {
       });
   }
 
-  /** A message that wants no answer, on a session it belongs to. */
-  async #post(message: JsonRpcMessage, session: Session): Promise<void> {
-    session.posts += 1;
-    try {
-      await this.#postOn(session, message);
-    } finally {
-      session.posts -= 1;
-      this.#lifecycle.callEnded(session);
-    }
-  }
-
-  async #postOn(session: Session, message: JsonRpcMessage): Promise<void> {
-    let rejected: ReturnType<typeof rejectionOf> | undefined;
-    for (;;) {
-      const credential = await this.#credentialOn(session, rejected);
-      const facts = await this.#wire.send(message, {
-        session,
-        credential,
-        onMessage: (each) => this.#deliver(each, session),
-      });
-      const verdict = this.#way.classify(facts, session, credential);
-      if (verdict.kind === 'accepted') return;
-      if (
-        verdict.kind === 'credential' &&
-        verdict.challenged &&
-        rejected === undefined &&
-        session.phase === 'current'
-      ) {
-        rejected = rejectionOf(credential, facts);
-        continue;
-      }
-      if (verdict.kind === 'session-lost') this.#keeper.lost(session, verdict.reason, verdict.tentative);
-      throw new HostedMcpError('ERR_PROTOCOL', 'A message that wants no answer was not taken', {
-        executed: facts.sent ? 'unknown' : false,
-        method: 'method' in message ? message.method : undefined,
-        status: facts.status,
-      });
-    }
-  }
-
-  /** A session that no longer takes calls is spoken to with its own credential, to its end. */
-  async #credentialOn(
-    session: Session,
-    rejected: ReturnType<typeof rejectionOf> | undefined,
-  ): Promise<Credential> {
-    if (session.phase === 'current') {
-      const credential = await this.#credential.acquire(rejected === undefined ? {} : { rejected });
-      if (!this.#credential.isAlwaysNew) await this.#keeper.verify(session, credential)?.catch(() => {});
-      if (session.phase === 'current') return credential;
-    }
-    return session.credential;
-  }
-
   #stands(session: Session): void {
     const id = session.revealId();
     this.#face?.onSession(id, session.info);
@@ -375,6 +363,8 @@ export class HostedConnection implements Connection {
 
   #deliver(message: JsonRpcMessage, session: Session | undefined): void {
     if (session?.phase === 'ended' || isOwnProgress(message)) return;
+    if ('method' in message && message.method === 'notifications/tools/list_changed')
+      this.#contract.watch?.changed();
     this.#face?.onMessage(session === undefined ? message : this.#serverRequests.incoming(message, session));
   }
 
@@ -386,12 +376,14 @@ export class HostedConnection implements Connection {
       call.fail(call.error('ERR_CLOSED', 'The connection was ended here'));
     if (session !== undefined && deleteSession) await this.#lifecycle.delete(session);
     this.#wire.dropLingering();
+    this.#limiter.close();
+    this.#contract.watch?.close();
     this.#emitter.close();
     await this.#http.close();
   }
 }
 
-/** A function of the app (`session.isLost`, `retry.safeTools`, a credential's `headers`) threw something of its own. */
-function brokenOnTheWay(call: Call, cause: unknown): HostedMcpError {
-  return call.error('ERR_PROTOCOL', 'A function that was asked on the way of the call failed', { cause });
+/** What it did not do itself, and somebody waits for: how long a subscription stood is no latency, and its end no call. */
+function isOfAgent({ method, options }: Call): boolean {
+  return method !== LISTEN && options.isOwn !== true;
 }

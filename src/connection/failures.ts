@@ -4,7 +4,7 @@
  * Guarantees that `executed` is the ledger's or the verdict's word, and that nothing of the server's text
  * stands in the message: it goes to `serverText`, cleaned.
  */
-import { cleanServerText, type HostedMcpError, type HostedMcpErrorFields } from '../errors.js';
+import { cleanServerText, HostedMcpError, type HostedMcpErrorFields } from '../errors.js';
 import { isErrorResponse } from '../json-rpc.js';
 import type { Verdict } from './classify.js';
 import type { ExchangeFacts } from './facts.js';
@@ -28,6 +28,21 @@ const READS: ReadonlySet<string> = new Set([
 
 export function isRead(method: string): boolean {
   return READS.has(method);
+}
+
+/** The rate limit leaves no request in time. */
+export function unpaidError(call: Call, error: unknown): unknown {
+  if (!HostedMcpError.isInstance(error)) return error;
+  const { code, reason, retryAfterMs } = error;
+  const fields = { executed: false, retryable: true, reason, retryAfterMs } as const;
+  if (code !== 'ERR_RATE_WAIT_EXCEEDED') return call.error(code, 'The rate limit cannot be kept now', fields);
+  return reason === 'paused'
+    ? call.error('ERR_RATE_LIMITED', 'The server asked for a longer pause than the call has time', fields)
+    : call.error(
+        'ERR_RATE_WAIT_EXCEEDED',
+        'The call would wait longer for the rate limit than it may',
+        fields,
+      );
 }
 
 export function failureOf(
@@ -100,4 +115,9 @@ export function failureOf(
 
 function sentenceCase(text: string): string {
   return text.charAt(0).toUpperCase() + text.slice(1);
+}
+
+/** A function of the app (`session.isLost`, `retry.safeTools`, a credential's `headers`) threw something of its own. */
+export function brokenOnTheWay(call: Call, cause: unknown): HostedMcpError {
+  return call.error('ERR_PROTOCOL', 'A function that was asked on the way of the call failed', { cause });
 }

@@ -26,6 +26,8 @@ export interface RequestOptions {
   readonly onresumptiontoken?: ((token: string) => void) | undefined;
   /** Told of the call before it begins its way. */
   readonly onCall?: ((call: Call) => void) | undefined;
+  /** Asked by the connection itself, and no call of the agent's. */
+  readonly isOwn?: boolean | undefined;
   /** Extra request headers of the SDK (later era). */
   readonly headers?: Readonly<Record<string, string>> | undefined;
 }

@@ -9,7 +9,7 @@ import type { Credential } from '../credentials/provider.js';
 import type { Emitter } from '../events.js';
 import type { JsonRpcMessage } from '../json-rpc.js';
 import type { ResolvedHostedOptions } from '../options.js';
-import type { Pause } from '../rate-limit/pause.js';
+import type { Toll } from '../rate-limit/toll.js';
 import type { SessionKeeper } from '../session/keeper.js';
 import type { LossCause } from '../session/keeper-parts.js';
 import type { ServerRequests } from '../session/server-requests.js';
@@ -28,7 +28,7 @@ export interface LifecycleParts {
   readonly ledger: Ledger;
   readonly emitter: Emitter<ConnectionEvents>;
   readonly serverRequests: ServerRequests;
-  readonly pause: Pause;
+  readonly toll: Toll;
   keeper(): SessionKeeper;
   classify(facts: StreamFacts, session: Session, credential: Credential): Verdict;
   /** A message for the face, as it is. */
@@ -121,7 +121,7 @@ export class Lifecycle {
   startListening(session: Session): void {
     if (!this.#listens || !session.hasId) return;
     this.#stopListening();
-    const { options, wire, emitter, pause } = this.#parts;
+    const { options, wire, emitter, toll } = this.#parts;
     this.#listener = new Listener(session, {
       clock: options.clock,
       wire,
@@ -130,8 +130,7 @@ export class Lifecycle {
         options.credentials.acquire(options.url, rejected === undefined ? {} : { rejected }),
       onMessage: (message) => this.#parts.deliver(message, session),
       onAnswer: (message) => this.#parts.ledger.answered(message, session),
-      pausedMs: () => pause.remainingMs,
-      onLimited: (retryAfterMs) => emitter.emit('rate-paused', { forMs: pause.extend(retryAfterMs) }),
+      pay: (signal) => toll.pay('reopen', { signal }),
       onLost: (_session, tentative) =>
         this.#parts.keeper().lost(session, 'the listen stream was refused as unknown', tentative),
       onDoubt: (facts, credential) => {
@@ -179,6 +178,8 @@ export class Lifecycle {
       await wire.delete({
         session,
         credential,
+        // Without a wait or not at all: who closes is not to be kept for it.
+        toll: { urgency: 'reply', untilMs: options.clock.monotonic() },
         attach: (handle) => {
           abort = () => handle.abort();
         },

@@ -22,7 +22,12 @@ const LINES = {
   'stream-unavailable': ['info', 'The server gives no listen stream.'],
   'idle-limit-learned': ['info', 'The limit of the way on silent or old streams is known.'],
   'idle-risk': ['warn', 'The agent thinks longer than the way leaves a stream alone.'],
+  'rate-wait': ['debug', 'A request waits for the rate limit.'],
   'rate-paused': ['warn', 'The server asked for a pause.'],
+  'rate-degraded': ['warn', 'The store of the rate limit is away.'],
+  'rate-restored': ['info', 'The store of the rate limit is back.'],
+  'contract-changed': ['warn', 'The server offers something else than was pinned.'],
+  'contract-unreadable': ['warn', 'What the server offers could not be read.'],
   call: ['debug', 'A request has ended.'],
   exchange: ['debug', 'An HTTP request has ended.'],
 } as const satisfies Record<keyof ConnectionEvents, readonly [LogEntry['level'], string]>;

@@ -43,6 +43,7 @@ export async function resumeCall(
     // Where the caller's time is not known, the server may be out of reach for so long.
     untilMs: (openMs) =>
       call.options.deadlineMs === undefined ? openMs + retry.maxElapsedMs : call.deadlineMs,
+    pay: (signal) => parts.limiter.pay('reopen', { signal, untilMs: call.options.deadlineMs }),
     credential: async (rejected) =>
       session.phase === 'retired'
         ? session.credential
@@ -50,8 +51,6 @@ export async function resumeCall(
     onMessage: (message) => parts.deliver(message, session),
     onEventId: onresumptiontoken,
     onCut: (each) => tellCut(parts, call, session, each),
-    onLimited: (retryAfterMs) =>
-      parts.emitter.emit('rate-paused', { forMs: parts.pause.extend(retryAfterMs) }),
   }).catch((error: unknown) => {
     if (call.ended) throw error;
     if (call.elsewhere !== undefined) return elsewhereFacts(parts, call, session);

@@ -5,6 +5,7 @@ import type { Credential } from '../credentials/provider.js';
 import type { ExchangeHandle } from '../http/exchange.js';
 import type { CookieJar } from '../http/headers.js';
 import type { JsonRpcMessage, JsonRpcResponse, RequestId } from '../json-rpc.js';
+import type { Urgency } from '../rate-limit/toll.js';
 import type { Session } from '../session/session.js';
 import type { SseEvent } from '../streams/sse-reader.js';
 import type { ExchangeFacts } from './facts.js';
@@ -30,6 +31,8 @@ export interface Route {
   readonly headers?: Readonly<Record<string, string>> | undefined;
   /** Takes the affinity cookies of a session that is being opened. */
   readonly cookies?: CookieJar | undefined;
+  /** How it pays for the rate limit; 'paid' where its sender has seen to it. As a recovery by default. */
+  readonly toll?: 'paid' | { readonly urgency: Urgency; readonly untilMs?: number | undefined } | undefined;
   /** The moment before bytes leave; throwing stops it. */
   onSent?(): void;
   /** Ends the exchange when it aborts; its listener goes with the answer. */

@@ -1,6 +1,9 @@
 /**
  * What an app sees of a connection: its state, its session, its events, its figures.
  */
+import type { SnapshotOptions } from '../contract/read.js';
+import type { ContractSnapshot } from '../contract/types.js';
+import type { ContractEvents } from '../contract/watch.js';
 import type { Disposer } from '../disposer.js';
 import type { Executed, HostedMcpError, HostedMcpErrorCode } from '../errors.js';
 import type { RequestId } from '../json-rpc.js';
@@ -10,6 +13,8 @@ import type { ConnectionState } from '../session/state.js';
 import type { Histogram } from './histogram.js';
 import type { ExchangeDone } from './route.js';
 
+export type { SnapshotOptions } from '../contract/read.js';
+export type { ContractSnapshot } from '../contract/types.js';
 export type { ConnectionState } from '../session/state.js';
 
 /** One JSON-RPC request, from hand-in to end. */
@@ -33,7 +38,7 @@ export interface CallDone {
   readonly code?: HostedMcpErrorCode;
 }
 
-export interface ConnectionEvents {
+export interface ConnectionEvents extends ContractEvents {
   state: {
     readonly previous: ConnectionState;
     readonly current: ConnectionState;
@@ -64,7 +69,13 @@ export interface ConnectionEvents {
   'idle-limit-learned': { readonly kind: 'idle' | 'age'; readonly limitMs: number };
   /** The agent's own gap between calls is longer than the way leaves a stream alone. */
   'idle-risk': { readonly longestIdleGapMs: number; readonly idleLimitMs: number };
-  'rate-paused': { readonly forMs: number };
+  /** A request waits for the rate limit. */
+  'rate-wait': { readonly key: string; readonly forMs: number };
+  /** The server wants no request for so long; with a shared store, from no replica. */
+  'rate-paused': { readonly key: string; readonly forMs: number };
+  /** The shared store is away: what `onStoreDown` says holds. */
+  'rate-degraded': { readonly key: string; readonly reason: string };
+  'rate-restored': { readonly key: string };
   call: CallDone;
   exchange: ExchangeDone;
 }
@@ -118,6 +129,13 @@ export interface Connection {
       filter?: ((payload: ConnectionEvents[E]) => boolean) | undefined;
     },
   ): Promise<ConnectionEvents[E]>;
+  /** Reads what the server offers, now: all pages, whole tools. Rejects as a call does; never with a part of it. */
+  snapshot(options?: SnapshotOptions): Promise<ContractSnapshot>;
+  /**
+   * The server's contract was reviewed: `snapshot`, or what was read last, is the pin from here on. Throws a
+   * `TypeError` where no contract is watched (`contract` option).
+   */
+  acceptContract(snapshot?: ContractSnapshot): void;
   /** Deletes the session and ends everything. Never rejects. */
   close(): Promise<void>;
 }

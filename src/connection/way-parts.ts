@@ -1,10 +1,12 @@
 /**
  * What the way of a message goes past.
  */
+import type { ContractWatch } from '../contract/watch.js';
 import type { Emitter } from '../events.js';
 import type { JsonRpcMessage } from '../json-rpc.js';
 import type { ResolvedHostedOptions } from '../options.js';
-import type { Pause } from '../rate-limit/pause.js';
+import type { Limiter } from '../rate-limit/limiter.js';
+import type { ServerLimits } from '../rate-limit/server-limits.js';
 import type { SessionKeeper } from '../session/keeper.js';
 import type { Session } from '../session/session.js';
 import type { SetUp } from '../session/set-up.js';
@@ -20,8 +22,10 @@ export interface MessageWayParts {
   readonly discovery: Discovery;
   readonly keeper: SessionKeeper;
   readonly wire: Wire;
-  readonly pause: Pause;
+  readonly limiter: Limiter;
+  readonly serverLimits: ServerLimits;
   readonly setUp: SetUp;
+  readonly contract: ContractWatch | undefined;
   readonly stats: Stats;
   readonly emitter: Emitter<ConnectionEvents>;
   deliver(message: JsonRpcMessage, session: Session): void;

@@ -16,7 +16,7 @@ import { Subscription } from '../streams/subscription.js';
 import { callFacts } from './call-facts.js';
 import { afterResume, type ClassifyContext, classify, type Verdict } from './classify.js';
 import { refusalInBand } from './discovery.js';
-import { failureOf, isRead } from './failures.js';
+import { failureOf, isRead, unpaidError } from './failures.js';
 import type { Call } from './ledger.js';
 import { answeredAs, LISTEN, outgoing } from './outgoing.js';
 import { OwnProgress } from './own-progress.js';
@@ -28,6 +28,16 @@ import type { MessageWayParts } from './way-parts.js';
 const LOOKS = 10;
 const RETRY_BASE_MS = 100;
 const RETRY_MAX_MS = 2_000;
+/** Less than the windows are padded by. */
+const PAYMENT_GOOD_MS = 100;
+/** Less is the cost of asking. */
+const WAITED_MS = 1;
+
+interface Payment {
+  readonly madeAtMs: number;
+  /** Somebody had to wait for it, and has not looked around since. */
+  waited: boolean;
+}
 
 export class MessageWay {
   readonly #parts: MessageWayParts;
@@ -40,13 +50,20 @@ export class MessageWay {
   async travel(call: Call): Promise<JsonRpcResponse> {
     if (call.method === 'initialize') return this.#initialize(call);
     const probe = this.#parts.discovery.probeFor(call);
+    await this.#admit(call);
     await this.#passGates(call);
+    let payment: Payment | undefined;
     for (let looks = 0; ; ) {
       const session = probe ?? (await this.#ready(call));
       const credential = await this.#acquire(call);
       await this.#verify(call, session, credential);
-      await this.#waitOutPause(call);
-      if (!this.#lastLook(session, credential, probe)) {
+      payment ??= await this.#pay(call);
+      // What the gates and waits took: the tool may have changed in it.
+      await this.#admit(call);
+      if (!this.#lastLook(session, credential, probe, payment)) {
+        // Spent when it is used: one that was made for another moment would crowd the server's window.
+        if (!this.#isGood(payment)) payment = undefined;
+        else payment.waited = false;
         if (++looks < LOOKS) continue;
         throw call.error(
           'ERR_SESSION_UNSTABLE',
@@ -54,6 +71,7 @@ export class MessageWay {
           { retryable: true, retryAfterMs: 1_000 },
         );
       }
+      payment = undefined;
       const facts = await this.#exchange(call, session, credential);
       const refused = probe === undefined ? undefined : refusalInBand(facts, call.id);
       if (refused !== undefined) return refused;
@@ -64,6 +82,15 @@ export class MessageWay {
       if (probe !== undefined) this.#parts.discovery.answered(probe, call, answer);
       return answer;
     }
+  }
+
+  /** The contract's gate, ahead of the app's. */
+  async #admit(call: Call): Promise<void> {
+    const admitted = this.#parts.contract?.admit(call.tool);
+    if (admitted === undefined) return;
+    const started = this.#parts.options.clock.monotonic();
+    await call.waitFor(admitted, 'the contract to be read');
+    call.waits.gatesMs += this.#parts.options.clock.monotonic() - started;
   }
 
   async #passGates(call: Call): Promise<void> {
@@ -110,25 +137,41 @@ export class MessageWay {
       await this.#timed(call, 'sessionMs', call.waitFor(verified, 'the session to be checked'));
   }
 
-  async #waitOutPause(call: Call): Promise<void> {
-    const { clock } = this.#parts.options;
-    for (let left = this.#parts.pause.remainingMs; left > 0; left = this.#parts.pause.remainingMs) {
-      if (clock.monotonic() + left > call.deadlineMs) {
-        throw call.error('ERR_RATE_LIMITED', 'The server asked for a longer pause than the call has time', {
-          retryable: true,
-          retryAfterMs: left,
-        });
-      }
-      await this.#timed(call, 'rateMs', sleep(clock, left, call.signal));
+  async #pay(call: Call): Promise<Payment> {
+    const { limiter, options } = this.#parts;
+    const urgency = call.method === LISTEN ? 'reopen' : isRead(call.method) ? 'read' : 'call';
+    const startedAtMs = options.clock.monotonic();
+    try {
+      // A call makes its signal only where it has to wait.
+      await limiter.pay(urgency, {
+        untilMs: call.deadlineMs,
+        get signal() {
+          return call.signal;
+        },
+      });
+    } catch (error) {
+      throw call.ended ? call.signal.reason : unpaidError(call, error);
     }
+    const madeAtMs = options.clock.monotonic();
+    const waited = madeAtMs - startedAtMs >= WAITED_MS;
+    if (waited) call.waits.rateMs += madeAtMs - startedAtMs;
+    return { madeAtMs, waited };
+  }
+
+  /** No pause has begun since, and the server will see it about when it was granted. */
+  #isGood({ madeAtMs }: Payment): boolean {
+    const { limiter, options } = this.#parts;
+    return limiter.pausedMs === 0 && options.clock.monotonic() - madeAtMs < PAYMENT_GOOD_MS;
   }
 
   /** Synchronous, right before the exchange: nothing that was found on the way has changed since. */
-  #lastLook(session: Session, credential: Credential, probe: Session | undefined): boolean {
+  #lastLook(session: Session, credential: Credential, probe: Session | undefined, payment: Payment): boolean {
     return (
+      // After a wait all is found anew: a credential may have come of age in it.
+      !payment.waited &&
       (session === probe || session === this.#parts.keeper.session) &&
       credential.generation === this.#parts.credential.generation &&
-      this.#parts.pause.remainingMs === 0
+      this.#isGood(payment)
     );
   }
 
@@ -160,6 +203,7 @@ export class MessageWay {
       headers: route.headers,
       session,
       credential,
+      toll: 'paid',
       onSent: () => {
         if (call.ended) throw call.signal.reason;
         call.markSent(session);
@@ -228,11 +272,10 @@ export class MessageWay {
       }
       case 'limited': {
         if (verdict.executed === false) call.markRefused();
-        const forMs = this.#parts.pause.extend(verdict.retryAfterMs);
-        this.#parts.emitter.emit('rate-paused', { forMs });
-        if (verdict.executed === false && retry.resendOn429 === 'auto' && this.#mayGoAgain(call))
-          return 'again';
-        throw failureOf(verdict, call, facts, { retryAfterMs: forMs });
+        this.#parts.serverLimits.told(facts);
+        const mayWait = verdict.executed === false && retry.resendOn429 === 'auto';
+        if (mayWait && this.#parts.serverLimits.mayRetry && this.#mayGoAgain(call)) return 'again';
+        throw failureOf(verdict, call, facts, { retryAfterMs: this.#parts.limiter.pausedMs });
       }
       case 'session-lost': {
         this.#parts.keeper.lost(session, verdict.reason, verdict.tentative);

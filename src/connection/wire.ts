@@ -6,9 +6,10 @@
  * answer is bounded. Never re-sends, never judges: `classify` does.
  */
 import type { Clock } from '../clock.js';
-import type { ExchangeHandle, HttpClient, HttpRequest } from '../http/exchange.js';
+import type { ExchangeHandle, HttpClient, HttpRequest, ResponseHead } from '../http/exchange.js';
 import type { CookieJar } from '../http/headers.js';
 import type { JsonRpcMessage, JsonRpcResponse, RequestId } from '../json-rpc.js';
+import type { PayOptions, Toll, Urgency } from '../rate-limit/toll.js';
 import type { Redactor } from '../redactor.js';
 import type { Cut } from '../streams/idle-limits.js';
 import { lastEventIdHeader } from '../streams/sse-reader.js';
@@ -25,6 +26,10 @@ export interface WireParts {
   readonly headers: Readonly<Record<string, string>>;
   readonly maxMessageBytes: number;
   readonly affinityCookies: boolean;
+  /** Every request to the endpoint pays before it leaves. */
+  readonly toll: Toll;
+  /** Each answer's head: the server may say something of its limit there. */
+  readonly onHead: (head: ResponseHead) => void;
   /** Called after each HTTP request, where somebody wants to know. */
   readonly onExchange: (done: ExchangeDone) => void;
   /** A stream was cut, or a gateway gave up waiting: for what can be learned from it. */
@@ -53,6 +58,13 @@ export class Wire {
 
   /** The same, to an address that the server has named, and nowhere else. */
   post(message: JsonRpcMessage, way: Route, url: URL): Promise<StreamFacts> {
+    const paying = this.#pay(way);
+    return paying === undefined
+      ? this.#post(message, way, url)
+      : paying.then(() => this.#post(message, way, url));
+  }
+
+  #post(message: JsonRpcMessage, way: Route, url: URL): Promise<StreamFacts> {
     const method = 'method' in message ? message.method : 'response';
     const expects = 'method' in message && 'id' in message ? message.id : undefined;
     const headers = this.#headers(way, method);
@@ -67,6 +79,7 @@ export class Wire {
 
   /** Opens an event stream by GET; resolves when it has ended. */
   async stream(way: StreamRoute): Promise<StreamFacts> {
+    await this.#pay(way);
     const headers = this.#headers(way, way.method);
     headers.accept = 'text/event-stream';
     headers['accept-encoding'] = 'identity';
@@ -85,12 +98,18 @@ export class Wire {
 
   /** DELETEs the way's session. */
   async delete(way: Route): Promise<StreamFacts> {
+    await this.#pay(way);
     const request = {
       method: 'DELETE',
       url: this.#parts.url,
       headers: this.#headers(way, 'DELETE'),
     } as const;
     return this.#run(request, await this.#authorize(request, way), way, 'DELETE', undefined, undefined);
+  }
+
+  /** Pays for one request ahead, by a sender whose own time must not run while it waits: then its way is 'paid'. */
+  pay(urgency: Urgency, options: PayOptions): Promise<void> | undefined {
+    return this.#parts.toll.pay(urgency, options);
   }
 
   /** An answer that did not come as an exchange's own, made fit to be shown as those are. */
@@ -112,6 +131,12 @@ export class Wire {
   dropLingering(): void {
     for (const handle of this.#lingering) handle.abort();
     this.#lingering.clear();
+  }
+
+  #pay({ toll, signal }: Route): Promise<void> | undefined {
+    return toll === 'paid'
+      ? undefined
+      : this.pay(toll?.urgency ?? 'recovery', { untilMs: toll?.untilMs, signal });
   }
 
   #headers(way: Route, method: string): Record<string, string> {
@@ -203,6 +228,7 @@ export class Wire {
           });
         },
         cut: this.#parts.onCut,
+        heard: this.#parts.onHead,
         abort,
       });
       handle = http.exchange(request, answer);

@@ -69,7 +69,8 @@ export class Holding {
   token: HeldToken | undefined;
   refresh: Secret | undefined;
   /** Generation of the stored record this was read from or written as. */
-  version: number | undefined;
+  #version: number | undefined;
+  #newestVersion = 0;
   seed: string | undefined;
   resource: string | undefined;
   asked: string | undefined;
@@ -78,6 +79,25 @@ export class Holding {
   constructor(options: HoldingOptions) {
     this.#clock = options.clock;
     this.#policy = options.policy;
+  }
+
+  get version(): number | undefined {
+    return this.#version;
+  }
+
+  set version(version: number | undefined) {
+    this.#version = version;
+    this.#newestVersion = Math.max(this.#newestVersion, version ?? 0);
+  }
+
+  /**
+   * The record is one that ours replaced: the store lost writes, as a failover may. Both numbers must say so: a record
+   * that was deleted and written anew is younger, whatever its number.
+   */
+  isNewerThan(record: StoredRecord): boolean {
+    const { atMs } = parseStored(record.data) ?? {};
+    if (this.token === undefined || this.#version === undefined || atMs === undefined) return false;
+    return record.generation < this.#newestVersion && atMs < this.token.startedAtMs;
   }
 
   /** Takes an issued token. Answers what was put in its place, for the record; nothing is lost if that fails. */
@@ -135,7 +155,8 @@ export class Holding {
       asked: this.asked,
       seed: this.seed,
     };
-    const generation = (this.version ?? this.#firstVersion()) + 1;
+    // Above every number seen: the same number must never stand for two records.
+    const generation = Math.max(this.#version ?? this.#firstVersion(), this.#newestVersion) + 1;
     // The record outlives the access token where a refresh token stands in it.
     const expires = this.refresh === undefined && token !== undefined;
     return {
@@ -148,7 +169,8 @@ export class Holding {
   clear(): void {
     this.token = undefined;
     this.refresh = undefined;
-    this.version = undefined;
+    this.#version = undefined;
+    this.#newestVersion = 0;
     this.seed = undefined;
   }
 

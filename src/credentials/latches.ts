@@ -6,7 +6,7 @@
  */
 import { type Clock, fullJitter } from '../clock.js';
 import type { HostedMcpError } from '../errors.js';
-import { BACKOFF_BASE_MS, BACKOFF_MAX_MS, REFUSAL_LATCH_MS } from './options.js';
+import { BACKOFF_BASE_MS, BACKOFF_MAX_MS, REFUSAL_LATCH_MS, STORE_BACKOFF_MAX_MS } from './options.js';
 import { type Problem, problemError } from './problem.js';
 
 /** Full jitter can come out at nothing; this keeps a loop of waiting callers from spinning. */
@@ -42,10 +42,8 @@ export class Latches {
   /** The token endpoint or the store is down: not before the back-off, or what the server asked for, is over. */
   fail(problem: Problem, retryAfterMs: number | undefined): void {
     const failures = this.#outage?.failures ?? 0;
-    const backoffMs = Math.max(
-      MIN_BACKOFF_MS,
-      fullJitter(this.#clock, failures, BACKOFF_BASE_MS, BACKOFF_MAX_MS),
-    );
+    const maxMs = problem.code === 'ERR_STORE_UNAVAILABLE' ? STORE_BACKOFF_MAX_MS : BACKOFF_MAX_MS;
+    const backoffMs = Math.max(MIN_BACKOFF_MS, fullJitter(this.#clock, failures, BACKOFF_BASE_MS, maxMs));
     this.#outage = {
       failures: failures + 1,
       problem,

@@ -98,6 +98,19 @@ export function clientCredentialsGrant(options: ClientCredentialsOptions): Crede
  * A user's credential, renewed with a refresh token (RFC 6749, 6). Where the server rotates refresh tokens,
  * replicas must share a `store`, or the first reuse ends the authorization.
  *
+ * With a `store` one replica asks, under a lease of `refresh.tokenTimeoutMs` and 5 s, and the others take what it
+ * stores. A replica that dies:
+ * - before its request has left: another one asks when the lease is over; callers whose token is over wait for that.
+ * - after it has left: nobody has the answer, and what is stored may be spent. Another one asks with it when the lease
+ *   is over. A server that takes a token once more within a grace of longer than the lease goes on; a strict one ends the
+ *   authorization: each replica finds that out with one request, and from then on says `ERR_REAUTHORIZATION_REQUIRED`.
+ * - on SIGTERM: await `close()`, which finishes and stores a refresh that has left. It is the only cure for the above.
+ *
+ * A replica that was stopped for longer than its lease does not send what it held. While the store is down the token is
+ * used until it is over, and no refresh is made. A store that forgets everything while replicas hold different pairs
+ * cannot be told from a log-out: give Redis persistence. A machine's own identity has none of these troubles with
+ * `clientCredentialsGrant`.
+ *
  * Throws a `TypeError` for bad options. `acquire` throws as `clientCredentialsGrant` does, and
  * `ERR_REAUTHORIZATION_REQUIRED` once the refresh token is spent or revoked: without another request, until the
  * stored credential changes; and `ERR_STORE_UNAVAILABLE` when the token is over and the store down.

@@ -36,6 +36,8 @@ export const MAX_LIFETIME_MS = 86_400_000;
 /** Back-off after a token endpoint failed: full jitter between 0 and a ceiling that doubles up to the maximum. */
 export const BACKOFF_BASE_MS = 500;
 export const BACKOFF_MAX_MS = 30_000;
+/** The store is near and the app's own: soon after it is back nobody waits any more. */
+export const STORE_BACKOFF_MAX_MS = 2_000;
 /** A refused credential stays refused this long, so that a server that always answers 401 costs one token request. */
 export const REFUSAL_LATCH_MS = 60_000;
 /** `background: 'active'` goes on this long after the last acquire, or one lifetime if that is longer. */

@@ -44,6 +44,8 @@ export interface RefresherOptions {
 }
 
 const DRAIN_MS = 15_000;
+/** A caller's own timer would say no more than that time is up; what stood in the way is told just before it. */
+const TELL_BEFORE_MS = 20;
 
 export class Refresher implements CredentialProvider {
   readonly id: string;
@@ -161,7 +163,8 @@ export class Refresher implements CredentialProvider {
   }
 
   async #obtain(options: AcquireOptions): Promise<Credential> {
-    const deadlineMs = this.#clock.monotonic() + (options.maxWaitMs ?? DEFAULT_MAX_WAIT_MS);
+    const { maxWaitMs = DEFAULT_MAX_WAIT_MS } = options;
+    const deadlineMs = this.#clock.monotonic() + maxWaitMs - Math.min(TELL_BEFORE_MS, maxWaitMs / 2);
     if (!this.#isLoaded) {
       this.#loading ??= this.#load();
       await this.#wait(this.#loading, deadlineMs);

@@ -7,7 +7,7 @@
  * Never decides when to renew and never backs off: that is `refresher.ts`.
  */
 import { type Clock, sleep, type Timer } from '../clock.js';
-import { ageOf, type Holding, type Moment, momentOf } from './held-token.js';
+import { ageOf, elapsedSince, type Holding, type Moment, momentOf } from './held-token.js';
 import { LEASE_EXTRA_MS, LEASE_MARGIN_MS, type ResolvedRefreshPolicy } from './options.js';
 import { closedError, type Problem, problemOf } from './problem.js';
 import type { Lease, StoredRecord } from './provider.js';
@@ -134,7 +134,7 @@ export class Renewal {
     }
   }
 
-  /** Reads the store; true where it holds another version than ours and that was taken. */
+  /** Reads the store; true where it holds another version than ours, no older one, and that was taken. */
   async adoptChanged(record: SharedRecord): Promise<boolean> {
     const stored = await record.read();
     if (stored === undefined) {
@@ -143,6 +143,12 @@ export class Renewal {
       return false;
     }
     if (stored.generation === this.#holding.version) return false;
+    if (this.#holding.isNewerThan(stored)) {
+      // Its refresh token is spent: what we hold goes back into the store instead.
+      this.#holding.version = stored.generation;
+      this.#unsaved = true;
+      return false;
+    }
     this.#adopt(stored);
     return true;
   }
@@ -172,7 +178,7 @@ export class Renewal {
     const leaseMs = this.#options.policy.tokenTimeoutMs + LEASE_EXTRA_MS;
     const startedMs = this.#clock.monotonic();
     for (;;) {
-      const lease = await record.lease(leaseMs);
+      const lease = await this.#lease(record, leaseMs);
       if (lease !== undefined) {
         let met: boolean;
         try {
@@ -196,6 +202,17 @@ export class Renewal {
       await this.#pause(25 + 50 * this.#random());
       if (await this.#adoptNewer(record, demand)) return 'adopted';
     }
+  }
+
+  /** The monotonic clock of a machine that sleeps may stand still, where the lease runs out: the stricter clock counts. */
+  async #lease(record: SharedRecord, leaseMs: number): Promise<Lease | undefined> {
+    const asked = momentOf(this.#clock);
+    const lease = await record.lease(leaseMs);
+    if (lease === undefined) return undefined;
+    return {
+      remainingMs: () => Math.min(lease.remainingMs(), leaseMs - elapsedSince(asked, this.#clock)),
+      release: () => lease.release(),
+    };
   }
 
   async #postUnderLease(demand: Demand, lease: Lease): Promise<RenewalResult | 'lease-too-short'> {

@@ -2,13 +2,16 @@
  * The small HTTP client for token endpoints and authorization metadata.
  *
  * Guarantees a bounded body, one timeout over head and body on the injected clock, no redirects, plain http
- * only to loopback and past every proxy, and sockets that are not kept: a pooled one that the other side closed meanwhile would put
- * a rotating refresh in doubt. Never retries, and never lets a foreign error out.
+ * only to loopback and past every proxy, sockets that are not kept (a pooled one that the other side closed meanwhile
+ * would put a rotating refresh in doubt), and that a request whose time ran out while it was being connected, as in a
+ * process that was put aside, does not leave. Never retries, and never lets a foreign error out.
  */
+import type { Dispatcher } from 'undici';
 import { type Clock, untilAborted } from '../clock.js';
 import { isLoopbackHost } from '../http/address.js';
 import type { HttpFetch } from '../http/exchange.js';
 import { proxiesOfEnvironment } from '../http/proxy-environment.js';
+import { elapsedSince, momentOf } from './held-token.js';
 
 export interface TokenHttpRequest {
   readonly method: 'GET' | 'POST';
@@ -67,9 +70,16 @@ export class TokenHttp {
   }
 
   async send(request: TokenHttpRequest): Promise<TokenHttpResult> {
-    const fetch = this.#given ?? (await this.#ownFetch()).fetch;
+    const fetch: OwnFetch['fetch'] = this.#given ?? (await this.#ownFetch()).fetch;
     const controller = new AbortController();
+    const started = momentOf(this.#clock);
     let timedOut = false;
+    let isLate = false;
+    // The timer may be late: after a stop, what the connection has to say comes first.
+    const mayBeWritten = () => {
+      isLate = elapsedSince(started, this.#clock) >= request.timeoutMs;
+      return !isLate;
+    };
     const timer = this.#clock.setTimeout(() => {
       timedOut = true;
       controller.abort();
@@ -81,13 +91,17 @@ export class TokenHttp {
       if (request.mayLeave?.() === false) return { kind: 'held-back' };
       const response: FetchResponse = await untilAborted(
         Promise.resolve(
-          fetch(request.url, {
-            method: request.method,
-            headers: request.headers,
-            ...(request.body === undefined ? {} : { body: request.body }),
-            signal: controller.signal,
-            redirect: 'manual',
-          }),
+          fetch(
+            request.url,
+            {
+              method: request.method,
+              headers: request.headers,
+              ...(request.body === undefined ? {} : { body: request.body }),
+              signal: controller.signal,
+              redirect: 'manual',
+            },
+            mayBeWritten,
+          ),
         ),
         controller.signal,
       );
@@ -99,6 +113,7 @@ export class TokenHttp {
         reply: { status, text, header: (name) => response.headers.get(name) ?? undefined },
       };
     } catch (error) {
+      if (isLate) return { kind: 'failed', mayHaveLeft: false, reason: 'timeout' };
       if (timedOut) return { kind: 'failed', mayHaveLeft: true, reason: 'timeout', status };
       const code = deepCode(error);
       const mayHaveLeft = status !== undefined || code === undefined || !NOT_SENT.test(code);
@@ -128,7 +143,8 @@ export class TokenHttp {
 }
 
 interface OwnFetch {
-  readonly fetch: HttpFetch;
+  /** `mayBeWritten` is asked when the connection stands, right before the first byte of the request. */
+  fetch(url: string, init: Parameters<HttpFetch>[1], mayBeWritten: () => boolean): ReturnType<HttpFetch>;
   close(): Promise<void>;
 }
 
@@ -147,13 +163,27 @@ async function makeOwnFetch(): Promise<OwnFetch> {
   const isProxied = environment.httpProxy !== undefined || environment.httpsProxy !== undefined;
   const proxied = isProxied ? new undici.EnvHttpProxyAgent({ ...sockets, ...environment }) : direct;
   return {
-    fetch: (url, init) => {
-      const dispatcher = isLoopbackHost(new URL(url).hostname) ? direct : proxied;
+    fetch: (url, init, mayBeWritten) => {
+      const way = isLoopbackHost(new URL(url).hostname) ? direct : proxied;
+      const dispatcher = { dispatch: lastLook(way, mayBeWritten) } as InstanceType<typeof undici.Dispatcher>;
       return undici.fetch(url, { ...init, dispatcher });
     },
     close: async () => {
       await Promise.all([direct.destroy(), proxied.destroy()]);
     },
+  };
+}
+
+/** undici tells a request's handler when the request is about to be written, and lets it be aborted there. */
+function lastLook(way: Dispatcher, mayBeWritten: () => boolean): Dispatcher['dispatch'] {
+  return (options, handler) => {
+    const looking: Dispatcher.DispatchHandler = Object.assign(Object.create(handler), {
+      onConnect(abort: (reason?: Error) => void) {
+        handler.onConnect?.call(looking, abort);
+        if (!mayBeWritten()) abort(new Error('late'));
+      },
+    });
+    return way.dispatch(options, looking);
   };
 }
 

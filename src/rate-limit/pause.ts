@@ -1,13 +1,10 @@
 /**
  * The pause that a server asked for.
  *
- * Guarantees that nothing goes to the endpoint while it lasts, and that a caller who cannot wait so long
- * is told at once. Never longer than the configured ceiling, whatever the server says.
+ * Guarantees that it is never made shorter, and never longer than the configured ceiling, whatever the server
+ * says. Never sets a timer.
  */
 import type { Clock } from '../clock.js';
-
-/** A 429 that does not say how long. */
-const PAUSE_WITHOUT_HINT_MS = 1_000;
 
 export class Pause {
   readonly #clock: Clock;
@@ -25,7 +22,7 @@ export class Pause {
   }
 
   /** Starts a pause or makes the running one longer; gives what is now left of it. */
-  extend(forMs = PAUSE_WITHOUT_HINT_MS): number {
+  extend(forMs: number): number {
     this.#untilMs = Math.max(this.#untilMs, this.#clock.monotonic() + Math.min(forMs, this.#maxMs));
     return this.remainingMs;
   }

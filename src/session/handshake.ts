@@ -16,6 +16,7 @@ import { CookieJar } from '../http/headers.js';
 import { isResult, type JsonRpcError, type JsonRpcMessage, type JsonRpcRequest } from '../json-rpc.js';
 import { LIMITS } from '../limits.js';
 import { LegacyRoad } from '../streams/legacy-sse.js';
+import { Bound } from './handshake-bound.js';
 import { Session } from './session.js';
 
 export interface HandshakeParts {
@@ -39,11 +40,6 @@ export class InitializeRefused extends HostedMcpError {
 
 /** `initialized` meets another node than `initialize` did: the socket often leads to the right one at the next try. */
 const INITIALIZED_TRIES = 5;
-/**
- * A handshake that somebody on the way has swallowed is made again after it, for all callers wait for it; the
- * later tries have all the time that is left, for servers that need long to wake up.
- */
-const FIRST_TRY_MS = 15_000;
 /** What a server of protocol 2024-11-05 says to a POST where its stream is (MCP 2025-11-25, transports, "Backwards Compatibility"). */
 const NO_POST_HERE: ReadonlySet<number> = new Set([400, 404, 405]);
 /** Method not found, unsupported protocol version (2026-07-28). */
@@ -82,29 +78,23 @@ export class Handshake {
     attempt: number,
     untilMs: number,
   ): Promise<Session> {
-    const bound = new AbortController();
-    const onEnded = () => bound.abort(ended.reason);
-    if (ended.aborted) onEnded();
-    ended.addEventListener('abort', onEnded, { once: true });
-    const leftMs = untilMs - this.#parts.clock.monotonic();
-    const withinMs = attempt === 1 ? Math.min(FIRST_TRY_MS, leftMs) : leftMs;
-    const timer = this.#parts.clock.setTimeout(() => bound.abort(lateError()), Math.max(withinMs, 1_000));
+    const bound = new Bound(this.#parts, ended, attempt, untilMs);
     try {
-      return await this.#open(initialize, number, bound.signal);
+      return await this.#open(initialize, number, bound);
     } catch (error) {
       throw bound.signal.aborted ? bound.signal.reason : error;
     } finally {
-      timer.clear();
-      ended.removeEventListener('abort', onEnded);
+      bound.release();
     }
   }
 
-  async #open(initialize: JsonRpcRequest, number: number, signal: AbortSignal): Promise<Session> {
+  async #open(initialize: JsonRpcRequest, number: number, bound: Bound): Promise<Session> {
     const { credentials, target } = this.#parts;
+    const { signal } = bound;
     let credential = await credentials.acquire(target, { signal });
     for (let renewed = false; ; ) {
       const sentWith: Credential = credential;
-      const asked = await this.#ask(initialize, sentWith, signal);
+      const asked = await this.#ask(initialize, sentWith, bound);
       const { facts, road } = asked;
       try {
         if (signal.aborted) throw signal.reason;
@@ -113,7 +103,7 @@ export class Handshake {
           if (verdict.kind !== 'answer') throw handshakeError(verdict, facts, asked.triedBoth);
           if (!isResult(verdict.message)) throw refusalOf(verdict.message as JsonRpcError);
           const session = this.#session(verdict.message.result, asked, sentWith, number);
-          await this.#announce(session, signal);
+          await this.#announce(session, bound);
           return session;
         }
       } catch (error) {
@@ -127,17 +117,18 @@ export class Handshake {
   }
 
   /** Asks in the protocol that was found; where that is refused as unknown, in the other one. */
-  async #ask(initialize: JsonRpcRequest, credential: Credential, signal: AbortSignal): Promise<Asked> {
+  async #ask(initialize: JsonRpcRequest, credential: Credential, bound: Bound): Promise<Asked> {
+    const { signal } = bound;
     const wasLegacy = this.#isLegacy;
     this.#isLegacy = false;
-    const first = await this.#askIn(wasLegacy, initialize, credential, signal);
+    const first = await this.#askIn(wasLegacy, initialize, credential, bound);
     const { status = 0, relation } = first.facts;
     const isElsewhere = first.road === undefined && relation !== 'own' && NO_POST_HERE.has(status);
     if (!isElsewhere || signal.aborted) {
       this.#isLegacy = wasLegacy && (first.road !== undefined || status >= 400);
       return first;
     }
-    const second = await this.#askIn(!wasLegacy, initialize, credential, signal).catch((error: unknown) => {
+    const second = await this.#askIn(!wasLegacy, initialize, credential, bound).catch((error: unknown) => {
       // That nothing came of it in time says less than the refusal.
       if (HostedMcpError.isInstance(error) && error.code === 'ERR_TIMEOUT') return undefined;
       throw error;
@@ -153,8 +144,10 @@ export class Handshake {
     isLegacy: boolean,
     initialize: JsonRpcRequest,
     credential: Credential,
-    signal: AbortSignal,
+    bound: Bound,
   ): Promise<Asked> {
+    await bound.pay();
+    const { signal } = bound;
     const { wire, clock, target, onMessage } = this.#parts;
     const request = { ...initialize, id: `holdfast-initialize-${++this.#made}` };
     const cookies = new CookieJar(clock);
@@ -162,6 +155,7 @@ export class Handshake {
       credential,
       cookies,
       signal,
+      ...(!isLegacy && { toll: 'paid' as const }),
       onMessage: (each: JsonRpcMessage) => onMessage(each, undefined),
     };
     if (!isLegacy) return { facts: await wire.send(request, way), cookies };
@@ -222,14 +216,17 @@ export class Handshake {
     return session;
   }
 
-  async #announce(session: Session, signal: AbortSignal): Promise<void> {
+  async #announce(session: Session, bound: Bound): Promise<void> {
     const { wire } = this.#parts;
+    const { signal } = bound;
     for (let left = INITIALIZED_TRIES; ; left -= 1) {
+      await bound.pay();
       const facts = await wire.send(
         { jsonrpc: '2.0', method: 'notifications/initialized' },
         {
           session,
           credential: session.credential,
+          toll: 'paid',
           signal,
           onMessage: (message) => this.#parts.onMessage(message, session),
         },
@@ -248,13 +245,6 @@ export class Handshake {
 /** Refused for now, or for want of another credential: that says more than "not here" in the other protocol. */
 function mayPass({ status }: StreamFacts): boolean {
   return status === undefined || status === 401 || status === 429 || (status >= 500 && status !== 501);
-}
-
-function lateError(): HostedMcpError {
-  return new HostedMcpError('ERR_TIMEOUT', 'The server did not complete the handshake in time', {
-    method: 'initialize',
-    retryable: true,
-  });
 }
 
 /** What a refresh has to know of the refusal. */

@@ -311,7 +311,7 @@ export class SessionKeeper {
         attempts: Math.max(3, maxAttempts),
         untilMs,
         again: (error) =>
-          HostedMcpError.isInstance(error) && error.retryable && error.code !== 'ERR_RATE_LIMITED',
+          HostedMcpError.isInstance(error) && error.retryable && error.code !== 'ERR_RATE_WAIT_EXCEEDED',
         delayMs: (attempt) => fullJitter(clock, attempt, 250, 5_000),
       });
       this.#numbered = number;

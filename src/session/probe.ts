@@ -89,6 +89,7 @@ async function probe(
   parts: ProberParts,
   id: string,
 ): Promise<ProbeVerdict> {
+  await parts.wire.pay('recovery', { signal: parts.signal });
   let abort: (() => void) | undefined;
   const timer = parts.clock.setTimeout(() => abort?.(), PROBE_TIMEOUT_MS);
   try {
@@ -97,6 +98,7 @@ async function probe(
       {
         session,
         credential,
+        toll: 'paid',
         signal: parts.signal,
         attach: (handle) => {
           abort = () => handle.abort();

@@ -151,6 +151,8 @@ export class LegacyRoad {
       },
       credential,
       cookies,
+      // Its opener has seen to it.
+      toll: 'paid',
       attach: (handle) => {
         this.#stream = handle;
         if (this.#isOver) handle.abort();

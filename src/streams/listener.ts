@@ -10,6 +10,7 @@ import { type Clock, sleep } from '../clock.js';
 import type { StreamFacts } from '../connection/route.js';
 import type { Wire } from '../connection/wire.js';
 import type { Credential } from '../credentials/provider.js';
+import { HostedMcpError } from '../errors.js';
 import type { ExchangeHandle } from '../http/exchange.js';
 import { isErrorResponse, type JsonRpcMessage, type JsonRpcResponse } from '../json-rpc.js';
 import { rejectionOf } from '../session/handshake.js';
@@ -23,8 +24,8 @@ export interface ListenerParts {
   readonly clock: Clock;
   readonly wire: Wire;
   readonly reopenMaxDelayMs: number;
-  /** Milliseconds for which the server wants no request at all. */
-  pausedMs?(): number;
+  /** Before each request; undefined: it may leave now. */
+  pay?(signal: AbortSignal): Promise<void> | undefined;
   credential(rejected?: Rejection): Promise<Credential>;
   onMessage(message: JsonRpcMessage, session: Session): void;
   /** Some servers give the answer of a call that was cut off to whichever stream comes next. */
@@ -33,8 +34,6 @@ export interface ListenerParts {
   onLost(session: Session, tentative: boolean): void;
   /** Resolves with true where the session is lost; undefined where the refusal does not speak of it. */
   onDoubt?(facts: StreamFacts, credential: Credential): Promise<boolean> | undefined;
-  /** The server refused the request for its limit. */
-  onLimited?(retryAfterMs: number | undefined): void;
   onEvent(event: StreamEvent): void;
 }
 
@@ -116,11 +115,18 @@ export class Listener {
   }
 
   async #attempt(rejected: Rejection | undefined): Promise<Next> {
-    const { clock, wire, pausedMs } = this.#parts;
+    const { clock, wire } = this.#parts;
     const { signal } = this.#stopped;
+    const unpaid = await this.#parts.pay?.(signal)?.then(
+      () => undefined,
+      (error: unknown) => ({ error }),
+    );
+    if (signal.aborted) return undefined;
+    if (unpaid !== undefined) {
+      const retryAfterMs = HostedMcpError.isInstance(unpaid.error) ? unpaid.error.retryAfterMs : undefined;
+      return this.#inVain('the rate limit leaves no request for it', false, retryAfterMs);
+    }
     const credential = await this.#parts.credential(rejected).catch(() => undefined);
-    for (let leftMs = pausedMs?.() ?? 0; leftMs > 0; leftMs = pausedMs?.() ?? 0)
-      await sleep(clock, leftMs, signal);
     if (signal.aborted) return undefined;
     if (credential === undefined) return this.#inVain('there is no credential to open it with');
     const startedAtMs = clock.monotonic();
@@ -130,6 +136,7 @@ export class Listener {
         method: 'GET',
         session: this.#session,
         credential,
+        toll: 'paid',
         cursor: attempt.cursor,
         attach: (handle) => {
           this.#exchange = handle;
@@ -236,7 +243,6 @@ export class Listener {
       this.#wasCut(facts.ageMs ?? waitedMs, facts.idleMs);
       return { waitMs: reopenGapMs(clock, 0, this.#retryMs, reopenMaxDelayMs) };
     }
-    if (status === 429) this.#parts.onLimited?.(facts.retryAfterMs);
     if (this.#wasOpen && (await this.#isLost(facts, attempt))) return undefined;
     const reason =
       status === undefined ? 'the server is not reached' : `the server is away (status ${status})`;

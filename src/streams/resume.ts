@@ -35,11 +35,12 @@ export interface ResumeParts {
   readonly signal: AbortSignal;
   /** No attempt begins after it, on the monotonic clock. `openMs`: when a stream was last open. */
   untilMs(openMs: number): number;
+  /** Before each request; undefined: it may leave now. */
+  pay?(signal: AbortSignal): Promise<void> | undefined;
   credential(rejected?: Rejection): Promise<Credential>;
   onMessage(message: JsonRpcMessage): void;
   onEventId?: ((id: string) => void) | undefined;
   onCut(facts: StreamFacts): void;
-  onLimited(retryAfterMs: number | undefined): void;
 }
 
 const LONGEST_GAP_MS = 5_000;
@@ -117,6 +118,7 @@ class Resumption {
   async #open(): Promise<AnswerStream> {
     const rejected = this.#rejected;
     this.#rejected = undefined;
+    await this.#parts.pay?.(this.#parts.signal);
     const credential = await this.#parts.credential(rejected);
     if (this.#parts.signal.aborted) throw this.#parts.signal.reason;
     return new AnswerStream(this.#parts, credential, this.#cursor, {
@@ -178,7 +180,7 @@ class Resumption {
 
   /** How long until the next attempt; undefined where there is no need or no hope. */
   #next(stream: AnswerStream, facts: StreamFacts): number | undefined {
-    const { clock, onCut, onLimited } = this.#parts;
+    const { clock, onCut } = this.#parts;
     if (stream.answered || isForGood(facts) || facts.damage !== undefined) return undefined;
     if (stream.isOpen) {
       // An error that names no request: the server has said all it will.
@@ -197,7 +199,6 @@ class Resumption {
       return Math.max(this.#gapMs(), takenGapMs(clock, this.#taken));
     }
     if (isAway(facts)) {
-      if (facts.status === 429) onLimited(facts.retryAfterMs);
       return this.#inVain(facts.retryAfterMs);
     }
     if (facts.status !== 401 || this.#renewed) return undefined;
@@ -256,6 +257,7 @@ class AnswerStream {
       method: parts.method,
       session: parts.session,
       credential,
+      toll: 'paid',
       cursor,
       expects: parts.id,
       seen: parts.seen,

@@ -18,7 +18,7 @@ import type { Emitter } from '../events.js';
 import type { ExchangeHandle } from '../http/exchange.js';
 import { isErrorResponse, type JsonRpcMessage, type JsonRpcRequest, type RequestId } from '../json-rpc.js';
 import type { ResolvedHostedOptions } from '../options.js';
-import type { Pause } from '../rate-limit/pause.js';
+import type { Toll } from '../rate-limit/toll.js';
 import { rejectionOf } from '../session/handshake.js';
 import type { Session } from '../session/session.js';
 import { backOffMs, LIVED_MS, reopenGapMs } from './gaps.js';
@@ -26,7 +26,7 @@ import { backOffMs, LIVED_MS, reopenGapMs } from './gaps.js';
 export interface SubscriptionParts {
   readonly options: Pick<ResolvedHostedOptions, 'clock' | 'streams'>;
   readonly wire: Wire;
-  readonly pause: Pause;
+  readonly limiter: Toll;
   readonly credential: CredentialUse;
   readonly emitter: Emitter<ConnectionEvents>;
   deliver(message: JsonRpcMessage, session: Session): void;
@@ -108,7 +108,7 @@ export class Subscription {
 
   /** Opens the stream again and again; gives the facts by which the subscription ends. */
   async keep(first: StreamFacts): Promise<StreamFacts> {
-    const { emitter, pause, options } = this.#parts;
+    const { emitter, options } = this.#parts;
     const { clock } = options;
     const { reopenMaxDelayMs } = options.streams;
     const about = { session: this.#session.number };
@@ -136,18 +136,18 @@ export class Subscription {
         empty = this.#carried > 0 || ageMs >= LIVED_MS ? 0 : empty + 1;
         waitMs = reopenGapMs(clock, empty, retryMs, reopenMaxDelayMs);
       } else {
-        if (facts?.status === 429) emitter.emit('rate-paused', { forMs: pause.extend(facts.retryAfterMs) });
         if (facts?.status === 401 && credential !== undefined && credential.generation !== refused) {
           refused = credential.generation;
           rejected = rejectionOf(credential, facts);
         } else failures += 1;
         waitMs = rejected !== undefined ? 0 : backOffMs(clock, failures, reopenMaxDelayMs);
       }
-      await this.#wait(waitMs);
+      await sleep(clock, waitMs, this.#call.signal);
+      const isPaid = await this.#pay();
       credential = await this.#parts.credential
         .acquire(rejected === undefined ? {} : { rejected })
         .catch(() => undefined);
-      facts = credential === undefined ? undefined : await this.#stream(credential);
+      facts = credential === undefined || !isPaid ? undefined : await this.#stream(credential);
     }
   }
 
@@ -166,6 +166,7 @@ export class Subscription {
       return await this.#parts.wire.send(this.#request, {
         session: this.#session,
         credential,
+        toll: 'paid',
         ...routeOf(this.#request, this.#call.options.headers),
         attach: (handle) => this.attach(handle),
         onMessage: (message) => this.receive(message),
@@ -175,12 +176,16 @@ export class Subscription {
     }
   }
 
-  async #wait(ms: number): Promise<void> {
-    const { options, pause } = this.#parts;
-    const { clock } = options;
+  /** False where the rate limit leaves no request for it now. */
+  async #pay(): Promise<boolean> {
     const { signal } = this.#call;
-    await sleep(clock, ms, signal);
-    for (let left = pause.remainingMs; left > 0; left = pause.remainingMs) await sleep(clock, left, signal);
+    try {
+      await this.#parts.limiter.pay('reopen', { signal });
+      return true;
+    } catch {
+      if (signal.aborted) throw signal.reason;
+      return false;
+    }
   }
 
   #reopened(): void {

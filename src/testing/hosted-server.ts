@@ -11,6 +11,7 @@ import { Answer } from './answer.js';
 import { Intermediary } from './intermediary.js';
 import { endpointPath, isEndpointPath, McpEndpoint } from './mcp-endpoint.js';
 import { resolveServerOptions } from './options.js';
+import { RateLimiter } from './rate-limiter.js';
 import { refuse } from './refusals.js';
 import { bearerOf, Labels, type LogEntry, loggedHeaders, RequestLog } from './request-log.js';
 import { ScriptedReplies } from './scripted-replies.js';
@@ -82,7 +83,7 @@ export async function startHostedServer(options?: HostedServerOptions | undefine
       return state.log.entries;
     },
     issueToken: (o) => state.issuer.issueAccessToken(o),
-    issueRefreshToken: () => state.issuer.issueRefreshToken(),
+    issueRefreshToken: (o) => state.issuer.issueRefreshToken(o),
     expireTokens: () => state.issuer.expireAll(),
     revokeTokens: () => state.issuer.revokeAll(),
     dropSessions: () => state.nodes.forgetAll(),
@@ -110,6 +111,7 @@ export async function startHostedServer(options?: HostedServerOptions | undefine
     notify(method, params) {
       notifyListeners(state, { jsonrpc: '2.0', method, ...(params === undefined ? {} : { params }) });
     },
+    mostIn: (windowMs, which) => state.log.mostIn(windowMs, which),
     close,
   };
   makeAsyncDisposable(hosted, close);
@@ -141,6 +143,7 @@ function newState(given: HostedServerOptions, closing: AbortSignal): ServerState
     scripts: new ScriptedReplies(),
     connected: new Set(),
     subscriptions: new Set(),
+    limiter: new RateLimiter(),
     intermediary: new Intermediary(clock, () => state.options),
     running: new Set(),
   };
@@ -207,6 +210,7 @@ function newEntry(state: ServerState, request: IncomingMessage, path: string): L
   const { labels, clock } = state;
   const entry: LogEntry = {
     at: clock.now(),
+    atMs: clock.monotonic(),
     http: request.method ?? '',
     path,
     headers: loggedHeaders(request.headers, labels),

@@ -4,7 +4,7 @@
  */
 export { startHostedServer } from './hosted-server.js';
 export { type ManualClock, manualClock } from './manual-clock.js';
-export { credentialStoreSuite, type SuiteRunner } from './store-suite.js';
+export { credentialStoreSuite, rateLimitStoreSuite, type SuiteRunner } from './store-suite.js';
 export type {
   CutShape,
   Deployment,
@@ -18,6 +18,7 @@ export type {
   ScriptedRequest,
   ServerCounts,
   ServerLogEntry,
+  ServerRateLimit,
   StreamCutShape,
   TokenReply,
   ToolCallContext,

@@ -18,6 +18,7 @@ import {
 import { LEGACY_MESSAGE_PATH, LEGACY_STREAM_PATH, LegacyWire } from './legacy-wire.js';
 import { ModernWire } from './modern-wire.js';
 import type { ServerOptions } from './options.js';
+import { answerHeaders, refuseForLimit } from './rate-limiter.js';
 import { refuseToken } from './refusals.js';
 import { bearerOf } from './request-log.js';
 import type { ServerState } from './server-state.js';
@@ -61,6 +62,7 @@ export class McpEndpoint {
       answer.send(429, { 'retry-after': String(seconds), 'content-type': 'text/plain' }, 'Too Many Requests');
       return;
     }
+    if (!this.#isWithinLimit(exchange, message)) return;
     const skipping = state.scripts.take(scriptFacts(entry), 'skip');
     if (skipping !== undefined) {
       const sessionId = headerOf(request, 'mcp-session-id');
@@ -77,10 +79,26 @@ export class McpEndpoint {
     await this.#wires[state.options.wire].handle(exchange, message, token);
   }
 
+  /** Counts a request against the limit, or refuses it. */
+  #isWithinLimit({ request, answer, entry }: Exchange, message: Message | undefined): boolean {
+    const { limiter, issuer, log, clock, options } = this.#state;
+    const { rateLimit } = options;
+    if (rateLimit === undefined) return true;
+    const token = bearerOf(request.headers.authorization);
+    const subject = token === undefined ? undefined : issuer.subjectOf(token);
+    const standing = limiter.judge(rateLimit, subject, entry.atMs);
+    Object.assign(answer.extraHeaders, answerHeaders(rateLimit, standing, clock.now()));
+    if (standing.isAdmitted) return true;
+    log.counts.rejectedByLimit += 1;
+    refuseForLimit(answer, rateLimit, standing, message?.id);
+    return false;
+  }
+
   /** Counts and logs, before anything is judged. */
   #note({ request, entry, path }: Exchange, message: Message | undefined): void {
-    const { counts } = this.#state.log;
-    counts.requests += 1;
+    const { clock, log } = this.#state;
+    const { counts } = log;
+    log.arrived(entry, clock.monotonic());
     if (request.method === 'GET') {
       counts.gets += 1;
       if (path === MCP_PATH) counts.listens += 1;

@@ -5,6 +5,7 @@
  * keeps or changes the object it was given.
  */
 import { type Clock, systemClock } from '../clock.js';
+import type { RateLimitSettings } from './rate-limiter.js';
 import { defaultTools } from './tools.js';
 import type { HostedServerOptions, StreamCutShape, ToolDefinition } from './types.js';
 
@@ -37,6 +38,7 @@ export interface ServerOptions {
   readonly cutShape: StreamCutShape;
   /** How long a stream that its client left stays open for the server; undefined: not at all. */
   readonly keepAbandonedMs: number | undefined;
+  readonly rateLimit: RateLimitSettings | undefined;
   readonly keepAliveHintMs: number | undefined;
   readonly listen: boolean;
   /** How many nodes there are. */
@@ -77,6 +79,7 @@ export function resolveServerOptions(given: HostedServerOptions): ServerOptions 
     silentDropMs: number(given, 'silentDropMs', Number.POSITIVE_INFINITY, 0),
     cutShape: oneOf(given, 'cutShape', ['fin', 'eof', 'reset', 'status'] as const) ?? 'fin',
     keepAbandonedMs: abandonment(given.abortNotPropagated),
+    rateLimit: rateLimitOf(given.rateLimit),
     keepAliveHintMs: optionalNumber(given, 'keepAliveHintMs', 0),
     listen: flag(given, 'listen', true),
     // A cookie that chooses between nodes means nothing with one node.
@@ -140,6 +143,25 @@ function abandonment(given: unknown): number | undefined {
   return forMs;
 }
 
+function rateLimitOf(given: unknown): RateLimitSettings | undefined {
+  if (given === undefined) return undefined;
+  const fields: Record<string, unknown> = typeof given === 'object' ? { ...given } : {};
+  const { limit, intervalMs, per, headers = 'retry-after', body = 'text' } = fields;
+  if (typeof limit !== 'number' || !Number.isInteger(limit) || limit < 1) {
+    throw new TypeError('rateLimit.limit must be a whole number, 1 or more');
+  }
+  if (typeof intervalMs !== 'number' || !Number.isFinite(intervalMs) || intervalMs < 1) {
+    throw new TypeError('rateLimit.intervalMs must be a number, 1 or more');
+  }
+  return {
+    limit,
+    intervalMs,
+    per: choice('rateLimit.per', per, ['credential', 'tenant']),
+    headers: choice('rateLimit.headers', headers, ['none', 'retry-after', 'ratelimit', 'x-ratelimit']),
+    body: choice('rateLimit.body', body, ['text', 'json-rpc']),
+  };
+}
+
 function wireOf(
   transport: 'streamable' | 'legacy-sse' | undefined,
   protocolVersion: string | undefined,
@@ -159,7 +181,10 @@ function text(given: HostedServerOptions, key: Key): string | undefined {
 
 function oneOf<const T>(given: HostedServerOptions, key: Key, allowed: readonly T[]): T | undefined {
   const value: unknown = given[key];
-  if (value === undefined) return undefined;
-  if (!allowed.includes(value as T)) throw new TypeError(`${key} must be one of ${allowed.join(', ')}`);
+  return value === undefined ? undefined : choice(key, value, allowed);
+}
+
+function choice<const T>(name: string, value: unknown, allowed: readonly T[]): T {
+  if (!allowed.includes(value as T)) throw new TypeError(`${name} must be one of ${allowed.join(', ')}`);
   return value as T;
 }

@@ -14,6 +14,8 @@ type Counts = Writable<Omit<ServerCounts, 'streamsOpen'>> & Pick<ServerCounts, '
 export class RequestLog {
   counts: Counts;
   entries: LogEntry[] = [];
+  /** Those to the MCP endpoint, in the order in which they were judged. */
+  #toEndpoint: LogEntry[] = [];
   readonly #streamsOpen: () => number;
 
   constructor(streamsOpen: () => number) {
@@ -24,6 +26,26 @@ export class RequestLog {
   reset(): void {
     this.counts = emptyCounts(this.#streamsOpen);
     this.entries = [];
+    this.#toEndpoint = [];
+  }
+
+  /** A request to the MCP endpoint is there as a whole. */
+  arrived(entry: LogEntry, atMs: number): void {
+    entry.atMs = atMs;
+    this.counts.requests += 1;
+    this.#toEndpoint.push(entry);
+  }
+
+  mostIn(windowMs: number, which?: ((entry: ServerLogEntry) => boolean) | undefined): number {
+    if (!(windowMs > 0)) throw new TypeError('mostIn: windowMs must be a number above 0');
+    const counted = which === undefined ? this.#toEndpoint : this.#toEndpoint.filter(which);
+    let most = 0;
+    let first = 0;
+    for (const [last, { atMs }] of counted.entries()) {
+      while (atMs - (counted[first]?.atMs ?? atMs) >= windowMs) first += 1;
+      most = Math.max(most, last - first + 1);
+    }
+    return most;
   }
 
   countExecution(tool: string, callId: unknown): void {

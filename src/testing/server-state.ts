@@ -7,6 +7,7 @@
 import type { Clock } from '../clock.js';
 import type { Intermediary } from './intermediary.js';
 import type { ServerOptions } from './options.js';
+import type { RateLimiter } from './rate-limiter.js';
 import type { Labels, RequestLog } from './request-log.js';
 import type { ScriptedReplies } from './scripted-replies.js';
 import type { Nodes, Session } from './sessions.js';
@@ -34,6 +35,7 @@ export interface ServerState {
   readonly connected: Set<SseChannel>;
   /** Streams of `subscriptions/listen`. */
   readonly subscriptions: Set<{ deliver(notification: object): void }>;
+  readonly limiter: RateLimiter;
   readonly intermediary: Intermediary;
   /** Handlers under way, of forgotten sessions too. */
   readonly running: Set<AbortController>;

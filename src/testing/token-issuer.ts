@@ -11,16 +11,24 @@ import type { Clock } from '../clock.js';
 import type { Labels } from './request-log.js';
 import type { TokenReply } from './types.js';
 
+/** What tokens of one authorization have in common. */
+interface Family {
+  readonly number: number;
+  /** Whose authorization it is. */
+  readonly subject: string;
+}
 interface AccessGrant {
   expiresAtMs: number;
   readonly scope: string | undefined;
-  readonly family: number;
+  readonly family: Family;
 }
 interface RefreshGrant {
   spent: boolean;
   readonly scope: string | undefined;
-  readonly family: number;
+  readonly family: Family;
 }
+
+const CLIENT_ID = 'holdfast-test-client';
 
 export interface IssuerSettings {
   readonly tokenLifetimeMs: number;
@@ -34,6 +42,8 @@ export class TokenIssuer {
   readonly #settings: () => IssuerSettings;
   readonly #access = new Map<string, AccessGrant>();
   readonly #refresh = new Map<string, RefreshGrant>();
+  /** By access token; outlives revocation, for a server that knows no token any more still knows who calls. */
+  readonly #subjects = new Map<string, string>();
   #lastFamily = 0;
   #failure: { reply: TokenReply; times: number } | undefined;
 
@@ -42,18 +52,25 @@ export class TokenIssuer {
     this.#labels = labels;
     this.#settings = settings;
     this.client = {
-      id: 'holdfast-test-client',
+      id: CLIENT_ID,
       secret: secret(),
       refreshToken: this.issueRefreshToken(),
     };
   }
 
-  issueAccessToken(o: { lifetimeMs?: number | undefined; scope?: string | undefined } = {}): string {
-    return this.#issueAccess(this.#newFamily(), o.scope, o.lifetimeMs);
+  issueAccessToken(
+    o: { lifetimeMs?: number | undefined; scope?: string | undefined; subject?: string | undefined } = {},
+  ): string {
+    return this.#issueAccess(this.#newFamily(o.subject), o.scope, o.lifetimeMs);
   }
 
-  issueRefreshToken(): string {
-    return this.#issueRefresh(this.#newFamily(), undefined);
+  issueRefreshToken(o: { subject?: string | undefined } = {}): string {
+    return this.#issueRefresh(this.#newFamily(o.subject), undefined);
+  }
+
+  /** Whose access token it is, valid or not; undefined for one that was never given out. */
+  subjectOf(token: string): string | undefined {
+    return this.#subjects.get(token);
   }
 
   judge(token: string): 'valid' | 'expired' | 'unknown' {
@@ -122,7 +139,7 @@ export class TokenIssuer {
     return this.#grant(grant.family, scope ?? grant.scope, this.#issueRefresh(grant.family, grant.scope));
   }
 
-  #grant(family: number, scope: string | undefined, refreshToken: string | undefined): TokenReply {
+  #grant(family: Family, scope: string | undefined, refreshToken: string | undefined): TokenReply {
     return {
       status: 200,
       headers: { 'cache-control': 'no-store' },
@@ -136,28 +153,29 @@ export class TokenIssuer {
     };
   }
 
-  #issueAccess(family: number, scope: string | undefined, lifetimeMs?: number | undefined): string {
+  #issueAccess(family: Family, scope: string | undefined, lifetimeMs?: number | undefined): string {
     const token = secret();
     const lifetime = lifetimeMs ?? this.#settings().tokenLifetimeMs;
     this.#access.set(token, { expiresAtMs: this.#clock.now() + lifetime, scope, family });
+    this.#subjects.set(token, family.subject);
     this.#labels.issued('token', token);
     return token;
   }
 
-  #issueRefresh(family: number, scope: string | undefined): string {
+  #issueRefresh(family: Family, scope: string | undefined): string {
     const token = secret();
     this.#refresh.set(token, { spent: false, scope, family });
     return token;
   }
 
-  #revokeFamily(family: number): void {
+  #revokeFamily(family: Family): void {
     for (const [token, grant] of this.#access) if (grant.family === family) this.#access.delete(token);
     for (const [token, grant] of this.#refresh) if (grant.family === family) this.#refresh.delete(token);
   }
 
-  #newFamily(): number {
+  #newFamily(subject: string = CLIENT_ID): Family {
     this.#lastFamily += 1;
-    return this.#lastFamily;
+    return { number: this.#lastFamily, subject };
   }
 
   #isClient(form: URLSearchParams, authorization: string | undefined): boolean {

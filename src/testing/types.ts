@@ -41,6 +41,26 @@ export interface ToolDefinition {
   handler?: ((args: Record<string, unknown>, call: ToolCallContext) => unknown) | undefined;
 }
 
+/** A limit on requests to the MCP endpoint. The token endpoint and metadata do not count. */
+export interface ServerRateLimit {
+  limit: number;
+  /** Never more than `limit` in any window of this length, wherever it begins; its end does not belong to it. */
+  intervalMs: number;
+  /**
+   * `'credential'`: a bucket for each subject of a token (see `issueToken`), whichever token it is, expired and revoked
+   * ones too; strangers share one. `'tenant'`: one bucket for all.
+   */
+  per: 'credential' | 'tenant';
+  /**
+   * What answers say of it. `'retry-after'`, the default: a 429 has `Retry-After`. `'ratelimit'`: every answer has
+   * `RateLimit-Policy` and `RateLimit` (IETF draft 10). `'x-ratelimit'`: every answer has `X-RateLimit-Limit`,
+   * `-Remaining` and `-Reset` (epoch seconds).
+   */
+  headers?: 'none' | 'retry-after' | 'ratelimit' | 'x-ratelimit' | undefined;
+  /** The body of a 429. `'json-rpc'`: error -32023 with `retryAfterMs`, under the request's id. `'text'` by default. */
+  body?: 'text' | 'json-rpc' | undefined;
+}
+
 export interface HostedServerOptions {
   /** Default: `echo { text }`, `add { a, b }`, `slow { ms }` and `fail`. */
   tools?: readonly ToolDefinition[] | undefined;
@@ -102,6 +122,11 @@ export interface HostedServerOptions {
   abortNotPropagated?: boolean | { forMs: number } | undefined;
   /** So long after an event stream was opened, its bytes go nowhere, and neither does its end. */
   silentDropMs?: number | undefined;
+  /**
+   * Over the limit, requests are answered 429, run nothing and do not count against it. Proxies' own pages do
+   * not count either, scripted replies do. What is in the buckets stays there when `set()` changes the numbers.
+   */
+  rateLimit?: ServerRateLimit | undefined;
   /** `Keep-Alive: timeout=...` on every answer, in full seconds. The server itself closes no idle socket. */
   keepAliveHintMs?: number | undefined;
   /** False: GET is answered 405. */
@@ -221,7 +246,7 @@ export interface ServerCounts {
   readonly pings: number;
   /** Every HTTP request to the MCP endpoint. */
   readonly requests: number;
-  /** Those answered 429 by `throttle()`. */
+  /** Those answered 429 by `throttle()` or `rateLimit`. */
   readonly rejectedByLimit: number;
 }
 
@@ -229,6 +254,11 @@ export interface ServerCounts {
 export interface ServerLogEntry {
   /** Epoch milliseconds on the server's clock. */
   readonly at: number;
+  /**
+   * Milliseconds on the server's monotonic clock, by which limits are judged: of a request to the MCP endpoint when it
+   * was there as a whole, of others when it began.
+   */
+  readonly atMs: number;
   readonly http: string;
   /** Without the query. */
   readonly path: string;
@@ -265,10 +295,17 @@ export interface HostedServerControls {
   readonly tokenEndpoint: string;
   /** The one OAuth client; `refreshToken` is the first of its family. */
   readonly client: { readonly id: string; readonly secret: string; readonly refreshToken: string };
-  /** An access token that did not come from the token endpoint. */
-  issueToken(options?: { lifetimeMs?: number | undefined; scope?: string | undefined } | undefined): string;
-  /** A refresh token of a new family, as after a new authorization. */
-  issueRefreshToken(): string;
+  /**
+   * An access token that did not come from the token endpoint. `subject`: whose it is, for `rateLimit` per credential;
+   * the client itself by default, as of all tokens from the token endpoint.
+   */
+  issueToken(
+    options?:
+      | { lifetimeMs?: number | undefined; scope?: string | undefined; subject?: string | undefined }
+      | undefined,
+  ): string;
+  /** A refresh token of a new family, as after a new authorization, by the client itself or by `subject`. */
+  issueRefreshToken(options?: { subject?: string | undefined } | undefined): string;
   /** Every access token given out so far is expired from now on. */
   expireTokens(): void;
   /** Every access and refresh token given out so far is void. */
@@ -307,6 +344,11 @@ export interface HostedServerControls {
   /** A notification on every open listen stream. */
   notify(method: string, params?: object | undefined): void;
   readonly counts: ServerCounts;
+  /**
+   * The most requests to the MCP endpoint, refused ones too, in any window of this length, wherever it begins; since
+   * the start or `reset()`. Its end does not belong to a window. `which`: only those are counted.
+   */
+  mostIn(windowMs: number, which?: ((entry: ServerLogEntry) => boolean) | undefined): number;
   /** Every HTTP request, in order of arrival. */
   readonly log: readonly ServerLogEntry[];
 }

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import type { HostedClientOptions } from '../../src/client.js';
 import type { ScriptedReply } from '../../src/testing/index.js';
-import { connect, echo, failureOf, machine, type Scene, startServer } from '../wire/support.js';
+import { connect, echo, failureOf, type Scene, startServer } from '../wire/support.js';
 
 async function set(options: Partial<HostedClientOptions> = {}) {
   const scene = await startServer({ tokenLifetimeMs: 3_600_000 });
@@ -222,14 +222,34 @@ describe('429', () => {
     expect(scene.server.counts.rejectedByLimit).toBe(1);
   });
 
-  it('a limit met at the handshake ends connect, typed', async () => {
+  it('a limit met at the handshake is waited out', async () => {
     const scene = await startServer();
     scene.server.throttle(2_000);
 
-    expect(await failureOf(connect(scene, { credentials: machine(scene) }))).toMatchObject({
-      code: 'ERR_RATE_LIMITED',
-      executed: false,
-      retryAfterMs: 2_000,
+    const connected = connect(scene);
+    await scene.clock.advance(1_990);
+    expect(scene.server.counts).toMatchObject({ requests: 1, rejectedByLimit: 1 });
+    await scene.clock.advance(1_000);
+    await echo(await connected, 'a');
+
+    expect(scene.server.counts).toMatchObject({
+      initializes: 2,
+      rejectedByLimit: 1,
+      executionsById: { a: 1 },
     });
+  });
+
+  it('a limit met at the handshake for longer than there is time ends connect, typed', async () => {
+    const scene = await startServer();
+    scene.server.throttle(200_000);
+
+    const failure = failureOf(connect(scene));
+    await scene.clock.advance(5_000);
+    expect(await failure).toMatchObject({
+      code: expect.stringMatching(/^ERR_RATE_(?:LIMITED|WAIT_EXCEEDED)$/),
+      executed: false,
+      retryable: true,
+    });
+    expect(scene.server.counts).toMatchObject({ requests: 1, rejectedByLimit: 1 });
   });
 });

@@ -12,6 +12,7 @@ const MAX_LINES = 400;
 const MAY_IMPORT_SDK = [
   'src/client.ts',
   'src/hosted-client.ts',
+  'src/hosted-client-errors.ts',
   'src/hosted-client-options.ts',
   'src/output-validator.ts',
   'src/required-capability.ts',

@@ -95,7 +95,7 @@ describe('H33 a gateway that has its own mind about ping', () => {
   ] as const) {
     it(`answers it with ${name}: undecided, the session stays`, async () => {
       const scene = await startServer();
-      const { server } = scene;
+      const { server, clock } = scene;
       const client = await connect(scene);
       server.reply(PING, reply);
       server.replyOnce(CALL, refused(400));
@@ -103,7 +103,8 @@ describe('H33 a gateway that has its own mind about ping', () => {
       const failure = await failureOf(echo(client, 'bad'));
 
       expect(failure).toMatchObject({ code: 'ERR_HTTP_STATUS', executed: 'unknown' });
-      await echo(client, 'good');
+      // A 429 pauses everything for its second.
+      await Promise.all([echo(client, 'good'), clock.advance(1_000)]);
       expect(server.counts).toMatchObject({ initializes: 1, pings: 1, executionsById: { good: 1 } });
     });
   }

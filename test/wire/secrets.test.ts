@@ -41,7 +41,12 @@ const EVENTS = Object.keys({
   'stream-unavailable': 1,
   'idle-limit-learned': 1,
   'idle-risk': 1,
+  'rate-wait': 1,
   'rate-paused': 1,
+  'rate-degraded': 1,
+  'rate-restored': 1,
+  'contract-changed': 1,
+  'contract-unreadable': 1,
   call: 1,
   exchange: 1,
 } satisfies Record<keyof ConnectionEvents, 1>) as (keyof ConnectionEvents)[];

@@ -8,6 +8,7 @@ import {
   fileCredentialStore,
   memoryCredentialStore,
 } from '../../../src/credentials/index.js';
+import type { StoredRecord } from '../../../src/index.js';
 import { manualClock } from '../../../src/testing/manual-clock.js';
 import { credentialStoreSuite } from '../../../src/testing/store-suite.js';
 import { errorOf, everythingOf } from './support.js';
@@ -162,8 +163,8 @@ describe('encryptedCredentialStore', () => {
     expect((await encryptedCredentialStore(inner, { keys: [KEY] }).read('a'))?.data).toBe('next');
   });
 
-  it.each([
-    ['moved to another id', (record: { generation: number; data: string }) => ['b', record] as const],
+  it.each<[string, (record: StoredRecord) => readonly [string, StoredRecord]]>([
+    ['moved to another id', (record) => ['b', record] as const],
     ['moved to another generation', (record) => ['a', { ...record, generation: 2 }] as const],
     ['with a flipped bit', (r) => ['a', { ...r, data: `${r.data.slice(0, -4)}AAAA` }] as const],
     ['cut short', (r) => ['a', { ...r, data: r.data.slice(0, 20) }] as const],
