@@ -60,6 +60,7 @@ export async function measureRateLimit(port) {
       call: { run: call(none), times: TAKES },
       callMemory: { run: call(inMemory), times: TAKES },
       callRedis: { run: call(overRedis), times: TAKES },
+      callPing: { run: () => redis.ping().then(call(none)), times: TAKES },
     });
   } finally {
     for (const client of clients) await client.close();

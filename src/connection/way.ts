@@ -142,13 +142,9 @@ export class MessageWay {
     const urgency = call.method === LISTEN ? 'reopen' : isRead(call.method) ? 'read' : 'call';
     const startedAtMs = options.clock.monotonic();
     try {
+      if (call.ended) throw call.signal.reason;
       // A call makes its signal only where it has to wait.
-      await limiter.pay(urgency, {
-        untilMs: call.deadlineMs,
-        get signal() {
-          return call.signal;
-        },
-      });
+      await limiter.pay(urgency, { untilMs: call.deadlineMs, signal: () => call.signal });
     } catch (error) {
       throw call.ended ? call.signal.reason : unpaidError(call, error);
     }

@@ -92,13 +92,15 @@ export class Limiter implements Toll {
     const { clock, tell } = this.#parts;
     const { maxWaitMs, key } = this.#options;
     const untilMs = Math.min(options.untilMs ?? Number.POSITIVE_INFINITY, clock.monotonic() + maxWaitMs);
-    const outer = options.signal;
+    const given = options.signal;
+    let outer = typeof given === 'function' ? undefined : given;
     outer?.throwIfAborted();
     let ending: AbortController | undefined;
     const onAbort = () => ending?.abort(outer?.reason);
     // Most go at once and never need it.
     const signal = () => {
       if (ending !== undefined) return ending.signal;
+      if (typeof given === 'function') outer = given();
       ending = new AbortController();
       this.#waits.add(ending);
       if (this.#isClosed) ending.abort(closedError());

@@ -7,7 +7,14 @@
  */
 import { type Clock, systemClock } from '../clock.js';
 import { GrantLog } from './grant-log.js';
-import { keptIntervalMs, type RateLimitStore, type Rule, type Taken, type TakeOptions } from './types.js';
+import {
+  ENDS_BY_ITSELF,
+  keptIntervalMs,
+  type RateLimitStore,
+  type Rule,
+  type Taken,
+  type TakeOptions,
+} from './types.js';
 
 /** Shared with other copies of this library: their stores are local, too. */
 const LOCAL = Symbol.for('mcp-holdfast.localRateLimitStore');
@@ -41,6 +48,7 @@ interface PauseMark {
 
 class MemoryRateLimitStore implements RateLimitStore {
   readonly [LOCAL] = true;
+  readonly [ENDS_BY_ITSELF] = true;
   readonly #clock: Clock;
   readonly #logs = new Map<string, Log>();
   readonly #pauses = new Map<string, PauseMark>();

@@ -304,17 +304,17 @@ export class StoreLink {
     }
   }
 
-  #inBackground<T>(ask: (signal: AbortSignal) => Promise<T>): Promise<T> {
+  #inBackground<T>(ask: (signal: AbortSignal | undefined) => Promise<T>): Promise<T> {
     return this.#bounded(ask, this.#background.signal, true);
   }
 
   async #bounded<T>(
-    ask: (signal: AbortSignal) => Promise<T>,
+    ask: (signal: AbortSignal | undefined) => Promise<T>,
     signal: AbortSignal | undefined,
     background = false,
   ): Promise<T> {
     const { clock, store } = this.#options;
-    if (ENDS_BY_ITSELF in store && signal !== undefined) return await ask(signal);
+    if (ENDS_BY_ITSELF in store) return await ask(signal);
     const ending = new AbortController();
     const held = clock.track?.();
     try {

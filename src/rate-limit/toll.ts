@@ -10,7 +10,8 @@ export type Urgency = 'recovery' | 'reply' | 'reopen' | 'read' | 'call';
 export interface PayOptions {
   /** On the monotonic clock: a payment that cannot be made by then is refused at once. */
   readonly untilMs?: number | undefined;
-  readonly signal?: AbortSignal | undefined;
+  /** As a function where it is made only for those who have to wait. */
+  readonly signal?: AbortSignal | (() => AbortSignal) | undefined;
 }
 
 export interface Toll {
