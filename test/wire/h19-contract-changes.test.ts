@@ -6,6 +6,7 @@ import {
   formatSnapshot,
   parseSnapshot,
 } from '../../src/index.js';
+import { connect as connectModern, expectModernOnly, modern } from '../faces/modern.js';
 import { connectOver, stockClient } from './stock.js';
 import { connect, failureOf, type Scene, startServer } from './support.js';
 
@@ -247,6 +248,24 @@ describe('H19 a tool changes under a pinned contract', () => {
     });
     await client.callTool({ name: 'write', arguments: {} });
     expect(server.counts.executions).toEqual({ write: 1 });
+  });
+
+  it('under protocol 2026-07-28', async () => {
+    const scene = await modern({ tools: TOOLS, tokenLifetimeMs: 3_600_000 });
+    const { server, clock } = scene;
+    const first = await connectModern(scene);
+    const pinned = await first.connection.snapshot();
+    await first.client.close();
+    server.deploy({ tools: [tool('read', 'another'), tool('write'), tool('search')] });
+    const { client } = await connectModern(scene, { transport: { contract: { pinned } } });
+    await clock.settle();
+    expect(await failureOf(client.callTool({ name: 'read', arguments: {} }))).toMatchObject({
+      code: 'ERR_CONTRACT_CHANGED',
+      executed: false,
+    });
+    await client.callTool({ name: 'write', arguments: {} });
+    expect(server.counts.executions).toEqual({ write: 1 });
+    expectModernOnly(scene);
   });
 });
 
