@@ -122,7 +122,7 @@ describe('every request to the endpoint pays', () => {
   it('one that is not granted is not sent: DELETE at the end waits for nobody', async () => {
     const scene = await startServer();
     const store = memoryRateLimitStore({ clock: scene.clock });
-    const client = await connect(scene, { rateLimit: { limit: 2, intervalMs: 60_000, store } });
+    const client = await connect(scene, { rateLimit: { limit: 2, intervalMs: 10_000, store } });
     await client.close();
     expect(scene.server.log.filter(({ path }) => path === '/mcp').map(({ http }) => http)).toEqual([
       'POST',

@@ -61,6 +61,29 @@ describe('H16 a 429 with Retry-After pauses every holder of the credential', () 
     },
   );
 
+  it('a refusal that does not say how long: longer from one to the next, and what is retried is bounded', async () => {
+    const scene = await startServer();
+    const { server, clock } = scene;
+    const { a, b } = await fleet(scene);
+    const pauses: number[] = [];
+    a.connection.on('rate-paused', ({ forMs }) => pauses.push(forMs));
+    const refusals = server.reply({ method: 'tools/call' }, { tool: 'skip', status: 429, body: '' });
+    const begun = server.log.length;
+    const codes = [a, b].map((client, n) => failureOf(echo(client, `c${n}`)));
+    await clock.advance(200_000);
+    for (const failure of await Promise.all(codes))
+      expect(failure).toMatchObject({ code: 'ERR_RATE_LIMITED', executed: false, status: 429 });
+    const sent = server.log.slice(begun).filter(({ rpcMethod }) => rpcMethod === 'tools/call');
+    expect(sent).toHaveLength(4);
+    expect(Math.min(...pauses)).toBeGreaterThan(0);
+    expect(Math.max(...pauses)).toBeLessThanOrEqual(30_000);
+    const [first, second] = sent.map(({ at }) => at);
+    expect((second ?? 0) - (first ?? 0)).toBeGreaterThanOrEqual(0);
+    refusals.dispose();
+    await Promise.all([echo(b, 'later'), clock.advance(60_000)]);
+    expect(server.counts.executionsById).toEqual({ later: 1 });
+  });
+
   it('an answered call that says nothing is left pauses them, too', async () => {
     const scene = await startServer();
     const { server, clock } = scene;
