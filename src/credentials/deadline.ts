@@ -6,6 +6,9 @@
  */
 import { type Clock, untilAborted } from '../clock.js';
 
+/** A timer that is so late did not run for want of this process. */
+const STALL_MS = 10;
+
 /** Settles as `promise` does unless `ms` pass or the signal ends first; then rejects with what `onTimeout` makes, or the signal's reason. */
 export function within<T>(
   clock: Clock,
@@ -17,7 +20,17 @@ export function within<T>(
 ): Promise<T> {
   return untilAborted(
     new Promise<T>((resolve, reject) => {
-      const timer = clock.setTimeout(() => reject(onTimeout()), ms, { background });
+      const dueMs = clock.monotonic() + ms;
+      let timer = clock.setTimeout(
+        () => {
+          const lateMs = clock.monotonic() - dueMs;
+          if (lateMs <= STALL_MS) return reject(onTimeout());
+          // For so long this process stood still, and what it waits for may be here, unread.
+          timer = clock.setTimeout(() => reject(onTimeout()), Math.min(lateMs, ms), { background });
+        },
+        ms,
+        { background },
+      );
       const stop = () => {
         timer.clear();
         signal?.removeEventListener('abort', stop);

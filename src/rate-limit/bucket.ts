@@ -138,7 +138,7 @@ export class Bucket {
         const signal = this.#isRemote ? request.signal() : undefined;
         const answer = await this.#link.take(signal);
         if ('grantedInMs' in answer) {
-          const goAtMs = this.#clock.monotonic() + answer.grantedInMs;
+          const goAtMs = answer.givenAtMs + answer.grantedInMs;
           if (answer.grantedInMs > 0) await sleep(this.#clock, answer.grantedInMs, request.signal());
           if (this.#isGood(goAtMs, isSecond)) return;
           continue;
@@ -209,7 +209,7 @@ export class Bucket {
         this.#refuseHopeless();
         continue;
       }
-      const goAtMs = this.#clock.monotonic() + answer.grantedInMs;
+      const goAtMs = answer.givenAtMs + answer.grantedInMs;
       for (let left = answer.grantedInMs; left > 0; left = goAtMs - this.#clock.monotonic()) {
         if (this.#forLine.signal.aborted) break;
         await this.#nap(left);

@@ -16,7 +16,8 @@ import { ENDS_BY_ITSELF, type RateLimitStore, type Rule, type Taken } from './ty
 export type DegradedReason = 'unavailable' | 'timeout' | 'malformed' | 'incomplete';
 
 export type LinkAnswer =
-  | { readonly grantedInMs: number }
+  /** `givenAtMs`: on the monotonic clock, the earliest instant at which it may have been counted. */
+  | { readonly grantedInMs: number; readonly givenAtMs: number }
   /** `isCertain`: there is no token before then, whatever happens. */
   | { readonly askAgainInMs: number; readonly isCertain: boolean };
 
@@ -106,6 +107,7 @@ export class StoreLink {
     if (probe !== undefined) await untilAborted(probe, signal);
     if (this.#state.kind === 'down') return this.#without();
     const { store, key, rules } = this.#options;
+    const askedAtMs = this.#nowMs;
     let taken: Taken;
     try {
       taken = await this.#bounded(
@@ -118,7 +120,7 @@ export class StoreLink {
       this.#lost(error);
       return this.#without();
     }
-    return await this.#heard(taken, signal);
+    return await this.#heard(taken, askedAtMs, signal);
   }
 
   /** For those who have nothing to ask yet: looks whether the store is back. Gives when to look again. */
@@ -141,14 +143,14 @@ export class StoreLink {
     this.#background = new AbortController();
   }
 
-  async #heard(taken: Taken, signal: AbortSignal | undefined): Promise<LinkAnswer> {
+  async #heard(taken: Taken, askedAtMs: number, signal: AbortSignal | undefined): Promise<LinkAnswer> {
     const nowMs = this.#nowMs;
     // An answer to a question from before the outage: the way back is the probe's.
     const isLate = this.#state.kind === 'down';
     if ('grantedInMs' in taken) {
       this.#share.record(nowMs + taken.grantedInMs);
       if (!isLate) this.#full(taken.used, nowMs);
-      return { grantedInMs: taken.grantedInMs };
+      return { grantedInMs: taken.grantedInMs, givenAtMs: askedAtMs };
     }
     if (taken.keepShare !== true) {
       // Until it is asked again the bucket is as full as it was.
@@ -170,7 +172,7 @@ export class StoreLink {
       signal?.throwIfAborted();
       this.#lost(error);
     }
-    return { grantedInMs: 0 };
+    return { grantedInMs: 0, givenAtMs: nowMs };
   }
 
   /** What may be had while the store is away. */
@@ -182,7 +184,7 @@ export class StoreLink {
     if (waitMs > 0) return this.#askAgain(waitMs);
     this.#share.record(nowMs);
     this.#untold.push(nowMs);
-    return { grantedInMs: 0 };
+    return { grantedInMs: 0, givenAtMs: nowMs };
   }
 
   /** Its full count may be back any second, with more to give than the share. */

@@ -20,10 +20,10 @@ const MASTERS = 3;
 /** A cluster's nodes talk to each other on a second port, so far above the first. */
 const BUS_OFFSET = 10_000;
 
-/** Finds redis-server, or installs it where that is possible; otherwise says what is missing. */
-export function ensureRedis(mode: 'install' | 'check'): string | undefined {
+/** Finds redis-server, and what else is named, or installs them where that is possible; otherwise says what is missing. */
+export function ensureRedis(mode: 'install' | 'check', ...others: string[]): string | undefined {
   const flags = mode === 'check' ? ['--check'] : [];
-  const { status, stderr, error } = spawnSync('sh', [ENSURE_TOOLS, ...flags, 'redis-server'], {
+  const { status, stderr, error } = spawnSync('sh', [ENSURE_TOOLS, ...flags, 'redis-server', ...others], {
     encoding: 'utf8',
   });
   if (status === 0) return undefined;
