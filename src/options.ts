@@ -136,12 +136,8 @@ export const HOSTED_OPTION_NAMES = Object.freeze([
   'logger',
 ] as const satisfies readonly (keyof HostedOptions)[]);
 
-/** Throws `TypeError` naming the option that cannot be used. No I/O. `check`: which addresses there are. */
-export function resolveHostedOptions(
-  url: string | URL,
-  options: HostedOptions,
-  check: (url: string | URL, allowInsecure: boolean) => URL = checkAddress,
-): ResolvedHostedOptions {
+/** Throws `TypeError` naming the option that cannot be used. No I/O. */
+export function resolveHostedOptions(url: string | URL, options: HostedOptions): ResolvedHostedOptions {
   const read = new OptionReader('', options);
   const given = read.any('clock') as Clock | undefined;
   const clock = given === undefined ? systemClock() : given;
@@ -157,7 +153,7 @@ export function resolveHostedOptions(
   if (credentials !== undefined && http.headers.authorization !== undefined) {
     throw new TypeError('http.headers must not have "authorization" beside credentials');
   }
-  const address = check(url, http.allowInsecure);
+  const address = checkAddress(url, http.allowInsecure);
   const provider = resolveCredentials(credentials, clock);
   const resolved = {
     url: address,

@@ -16,7 +16,6 @@ import type { ResolvedHostedOptions } from '../options.js';
 import { Limiter } from '../rate-limit/limiter.js';
 import { ServerLimits } from '../rate-limit/server-limits.js';
 import { Redactor } from '../redactor.js';
-import type { OwnHttp } from '../servers/own-http.js';
 import { SessionKeeper } from '../session/keeper.js';
 import { ServerRequests } from '../session/server-requests.js';
 import type { Session, SessionInfo } from '../session/session.js';
@@ -72,15 +71,10 @@ export class HostedConnection implements Connection {
   #lastCallMs: number | undefined;
   #verifyingAhead = false;
 
-  /** `parts.http`: the way to a server that is not reached by HTTP. */
-  constructor(options: ResolvedHostedOptions, parts: { http?: OwnHttp } = {}) {
+  constructor(options: ResolvedHostedOptions) {
     this.#options = options;
     const { clock, http, url, credentials } = options;
-    this.#http =
-      parts.http?.(this.#redactor, (id, reason, how) => {
-        const { session } = this.#keeper;
-        if (session?.revealId() === id) this.#keeper.lost(session, reason, false, how);
-      }) ?? createHttpClient(http, clock);
+    this.#http = createHttpClient(http, clock);
     const limiter = new Limiter(options.rateLimit, {
       clock,
       tell: (event, payload) => this.#emitter.emit(event, payload as never),
