@@ -28,16 +28,21 @@ import type { MessageWayParts } from './way-parts.js';
 const LOOKS = 10;
 const RETRY_BASE_MS = 100;
 const RETRY_MAX_MS = 2_000;
-/** Less than the windows are padded by. */
-const PAYMENT_GOOD_MS = 100;
+/** Of the time that a payment holds, so much is left for the way to the server. */
+const FOR_THE_WAY = 0.5;
 /** Less is the cost of asking. */
 const WAITED_MS = 1;
+
+const HELD_BACK = Object.freeze(new Error('held back'));
 
 interface Payment {
   readonly madeAtMs: number;
   /** Somebody had to wait for it, and has not looked around since. */
   waited: boolean;
 }
+
+/** What is only asked for again pays by itself, each time. */
+const NOTHING_DUE: Payment = { madeAtMs: Number.POSITIVE_INFINITY, waited: false };
 
 export class MessageWay {
   readonly #parts: MessageWayParts;
@@ -57,7 +62,7 @@ export class MessageWay {
       const session = probe ?? (await this.#ready(call));
       const credential = await this.#acquire(call);
       await this.#verify(call, session, credential);
-      payment ??= await this.#pay(call);
+      payment ??= call.options.resumptionToken === undefined ? await this.#pay(call) : NOTHING_DUE;
       // What the gates and waits took: the tool may have changed in it.
       await this.#admit(call);
       if (!this.#lastLook(session, credential, probe, payment)) {
@@ -71,8 +76,9 @@ export class MessageWay {
           { retryable: true, retryAfterMs: 1_000 },
         );
       }
+      const facts = await this.#exchange(call, session, credential, payment);
       payment = undefined;
-      const facts = await this.#exchange(call, session, credential);
+      if (facts === undefined) continue;
       const refused = probe === undefined ? undefined : refusalInBand(facts, call.id);
       if (refused !== undefined) return refused;
       const classified = this.classify(facts, session, credential);
@@ -157,7 +163,8 @@ export class MessageWay {
   /** No pause has begun since, and the server will see it about when it was granted. */
   #isGood({ madeAtMs }: Payment): boolean {
     const { limiter, options } = this.#parts;
-    return limiter.pausedMs === 0 && options.clock.monotonic() - madeAtMs < PAYMENT_GOOD_MS;
+    const ageMs = options.clock.monotonic() - madeAtMs;
+    return limiter.pausedMs === 0 && ageMs <= limiter.goodForMs * FOR_THE_WAY;
   }
 
   /** Synchronous, right before the exchange: nothing that was found on the way has changed since. */
@@ -171,7 +178,13 @@ export class MessageWay {
     );
   }
 
-  async #exchange(call: Call, session: Session, credential: Credential): Promise<StreamFacts> {
+  /** Undefined where it was held back at the last moment, and nothing left. */
+  async #exchange(
+    call: Call,
+    session: Session,
+    credential: Credential,
+    payment: Payment,
+  ): Promise<StreamFacts | undefined> {
     if (call.ended) throw call.signal.reason;
     const { resumptionToken, onresumptiontoken } = call.options;
     const { era, protocolVersion } = session.info;
@@ -194,6 +207,7 @@ export class MessageWay {
       seen.add(id);
       onresumptiontoken?.(id);
     };
+    let isHeldBack = false;
     const facts = await this.#parts.wire.send(message, {
       protocolVersion: route.protocolVersion,
       headers: route.headers,
@@ -202,6 +216,12 @@ export class MessageWay {
       toll: 'paid',
       onSent: () => {
         if (call.ended) throw call.signal.reason;
+        // A connection had to be made, or this process stood still. Once: it may always be so.
+        if (call.phase === 'queued' && !call.wasHeldBack && !this.#isGood(payment)) {
+          call.wasHeldBack = true;
+          isHeldBack = true;
+          throw HELD_BACK;
+        }
         call.markSent(session);
       },
       attach: (handle) => (subscribed ?? call).attach(handle),
@@ -209,6 +229,7 @@ export class MessageWay {
         subscribed === undefined ? this.#parts.deliver(each, session) : subscribed.receive(each),
       onEventId: hasCursors ? onEventId : undefined,
     });
+    if (isHeldBack && !call.ended) return undefined;
     if (call.elsewhere !== undefined) return elsewhereFacts(this.#parts, call, session);
     if (subscribed?.stands === true) return subscribed.keep(facts);
     if (!hasCursors) return answeredAs(facts, call.id);

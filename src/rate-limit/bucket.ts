@@ -57,7 +57,7 @@ export class Bucket {
   readonly #isRemote: boolean;
   readonly #gapMs: number;
   /** A grant that is used later than this crowds the server's window. */
-  readonly #goodForMs: number;
+  readonly goodForMs: number;
   readonly #pause: Pause;
   readonly #link: StoreLink;
   readonly #line: WaitingLine;
@@ -79,7 +79,7 @@ export class Bucket {
     this.#isRemote = !isLocalStore(store);
     const gaps = rules.map(({ limit, intervalMs }) => intervalMs / (2 * limit));
     this.#gapMs = this.#isShared ? Math.min(MAX_GAP_MS, ...gaps) : 0;
-    this.#goodForMs = Math.min(...rules.map((rule) => keptIntervalMs(rule) - rule.intervalMs));
+    this.goodForMs = Math.min(...rules.map((rule) => keptIntervalMs(rule) - rule.intervalMs));
     this.#pause = new Pause(clock, Number.POSITIVE_INFINITY);
     this.#line = new WaitingLine(clock, () => {
       this.#forLine.abort();
@@ -244,7 +244,7 @@ export class Bucket {
    */
   #isGood(goAtMs: number, isSecond: boolean): boolean {
     if (this.pausedMs > 0) return false;
-    return isSecond || this.#clock.monotonic() - goAtMs <= this.#goodForMs;
+    return isSecond || this.#clock.monotonic() - goAtMs <= this.goodForMs;
   }
 
   #askAgain(answer: Extract<LinkAnswer, { askAgainInMs: number }>): void {

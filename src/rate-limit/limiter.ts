@@ -62,6 +62,11 @@ export class Limiter implements Toll {
     return (this.#bucket ?? { pausedMs: this.#pause.remainingMs }).pausedMs;
   }
 
+  /** How long a payment holds: a request that leaves later crowds the server's window. */
+  get goodForMs(): number {
+    return this.#bucket?.goodForMs ?? Number.POSITIVE_INFINITY;
+  }
+
   /** Undefined: it may leave now. Rejects with ERR_RATE_WAIT_EXCEEDED, ERR_STORE_UNAVAILABLE or the signal's reason. */
   pay(urgency: Urgency, options: PayOptions = {}): Promise<void> | undefined {
     if (this.#isClosed) return Promise.reject(closedError());
