@@ -33,7 +33,8 @@ const common: Options = {
 };
 
 export default defineConfig([
-  common,
+  // The command is ESM alone: nobody imports it.
+  { ...common, entry: { ...(common.entry as Record<string, string>), cli: 'src/cli/index.ts' } },
   {
     ...common,
     outExtension: () => ({ js: '.cjs' }),

@@ -1,6 +1,9 @@
 /**
- * `mcp-holdfast/client`: HostedClient on the SDK v1, and everything of `mcp-holdfast`.
+ * `mcp-holdfast/client`: HostedClient on the SDK v1, servers of a configuration, and everything of `mcp-holdfast`.
  */
 export { HostedClient } from './hosted-client.js';
 export type { HostedClientOptions } from './hosted-client-options.js';
 export * from './index.js';
+export { parseServersConfig } from './servers/config.js';
+export { type ConnectServerOptions, connectServer } from './servers/connect-server.js';
+export type { CommandEntry, EntryAuth, ServerEntry, UrlEntry } from './servers/entry.js';

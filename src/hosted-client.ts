@@ -25,7 +25,7 @@ import {
   type ServerCapabilities,
 } from '@modelcontextprotocol/sdk/types.js';
 import { type Clock, systemClock, type Timer } from './clock.js';
-import { HostedConnection } from './connection/connection.js';
+import type { HostedConnection } from './connection/connection.js';
 import type { Connection, ContractSnapshot, SnapshotOptions } from './connection/types.js';
 import { type AsyncDisposer, makeAsyncDisposable } from './disposer.js';
 import { HostedMcpError } from './errors.js';
@@ -33,9 +33,9 @@ import { closedError, isTransport, listError } from './hosted-client-errors.js';
 import { type HostedClientOptions, splitOptions, wantsQuestions } from './hosted-client-options.js';
 import { type CallLink, HAND_OVER, HostedTransport } from './hosted-transport.js';
 import { LIMITS } from './limits.js';
-import { resolveHostedOptions } from './options.js';
 import { guardedValidator, refusedResult } from './output-validator.js';
 import { missingCapability } from './required-capability.js';
+import { engineOf } from './servers/engine.js';
 
 export interface HostedClient extends AsyncDisposer {}
 
@@ -84,7 +84,7 @@ export class HostedClient extends Client {
       ...client,
       jsonSchemaValidator: guardedValidator(client.jsonSchemaValidator, (error) => this.onerror?.(error)),
     });
-    this.#engine = url === undefined ? undefined : new HostedConnection(resolveHostedOptions(url, hosted));
+    this.#engine = engineOf(options, url, hosted);
     this.#clock = hosted.clock ?? systemClock();
     this.#lazy = hosted.lazyConnect === true;
     this.#wantsListening = wantsQuestions(client.capabilities);

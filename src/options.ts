@@ -136,8 +136,12 @@ export const HOSTED_OPTION_NAMES = Object.freeze([
   'logger',
 ] as const satisfies readonly (keyof HostedOptions)[]);
 
-/** Throws `TypeError` naming the option that cannot be used. No I/O. */
-export function resolveHostedOptions(url: string | URL, options: HostedOptions): ResolvedHostedOptions {
+/** Throws `TypeError` naming the option that cannot be used. No I/O. `check`: which addresses there are. */
+export function resolveHostedOptions(
+  url: string | URL,
+  options: HostedOptions,
+  check: (url: string | URL, allowInsecure: boolean) => URL = checkAddress,
+): ResolvedHostedOptions {
   const read = new OptionReader('', options);
   const given = read.any('clock') as Clock | undefined;
   const clock = given === undefined ? systemClock() : given;
@@ -153,7 +157,7 @@ export function resolveHostedOptions(url: string | URL, options: HostedOptions):
   if (credentials !== undefined && http.headers.authorization !== undefined) {
     throw new TypeError('http.headers must not have "authorization" beside credentials');
   }
-  const address = checkAddress(url, http.allowInsecure);
+  const address = check(url, http.allowInsecure);
   const provider = resolveCredentials(credentials, clock);
   const resolved = {
     url: address,

@@ -16,6 +16,7 @@ import type { ResolvedHostedOptions } from '../options.js';
 import { Limiter } from '../rate-limit/limiter.js';
 import { ServerLimits } from '../rate-limit/server-limits.js';
 import { Redactor } from '../redactor.js';
+import type { OwnHttp } from '../servers/own-http.js';
 import { SessionKeeper } from '../session/keeper.js';
 import { ServerRequests } from '../session/server-requests.js';
 import type { Session, SessionInfo } from '../session/session.js';
@@ -71,10 +72,15 @@ export class HostedConnection implements Connection {
   #lastCallMs: number | undefined;
   #verifyingAhead = false;
 
-  constructor(options: ResolvedHostedOptions) {
+  /** `parts.http`: the way to a server that is not reached by HTTP. */
+  constructor(options: ResolvedHostedOptions, parts: { http?: OwnHttp } = {}) {
     this.#options = options;
     const { clock, http, url, credentials } = options;
-    this.#http = createHttpClient(http, clock);
+    this.#http =
+      parts.http?.(this.#redactor, (id, reason, how) => {
+        const { session } = this.#keeper;
+        if (session?.revealId() === id) this.#keeper.lost(session, reason, false, how);
+      }) ?? createHttpClient(http, clock);
     const limiter = new Limiter(options.rateLimit, {
       clock,
       tell: (event, payload) => this.#emitter.emit(event, payload as never),
@@ -152,6 +158,7 @@ export class HostedConnection implements Connection {
     this.#contract = new ContractUse({
       options,
       emitter: this.#emitter,
+      redactor: this.#redactor,
       keeper: this.#keeper,
       request: (message, own) => this.request(message, own),
       close: () => void this.close(),

@@ -11,6 +11,7 @@ import { cleanServerText, HostedMcpError } from '../errors.js';
 import type { Emitter } from '../events.js';
 import { isErrorResponse, type JsonRpcRequest, type JsonRpcResponse } from '../json-rpc.js';
 import type { ResolvedHostedOptions } from '../options.js';
+import type { Redactor } from '../redactor.js';
 import type { SessionKeeper } from '../session/keeper.js';
 import type { RequestOptions } from './ledger.js';
 import type { ConnectionEvents } from './types.js';
@@ -19,6 +20,7 @@ interface ContractUseParts {
   readonly options: ResolvedHostedOptions;
   readonly emitter: Emitter<ConnectionEvents>;
   readonly keeper: SessionKeeper;
+  readonly redactor: Redactor;
   request(message: JsonRpcRequest, options: RequestOptions): Promise<JsonRpcResponse>;
   close(): void;
 }
@@ -94,7 +96,8 @@ export class ContractUse {
     const id = `holdfast-contract-${++this.#asked}`;
     const request = { jsonrpc: '2.0', id, method, params: this.#paramsOf(params) } as const;
     const answer = await this.#parts.request(request, { isOwn: true, signal });
-    if (!isErrorResponse(answer)) return answer.result;
+    // What is recorded, compared and told must not hold what a server echoes of our secrets.
+    if (!isErrorResponse(answer)) return this.#parts.redactor.value(answer.result) as JsonObject;
     if (answer.error.code === METHOD_NOT_FOUND) return undefined;
     const serverText = cleanServerText(answer.error.message);
     throw new HostedMcpError('ERR_PROTOCOL', 'The server does not list what it offers', {

@@ -48,8 +48,8 @@ export class Call {
   attempts = 0;
   /** Rounds it has made, the first included. */
   tries = 1;
-  /** It was stopped once at the last moment, because its payment had become too old. */
-  wasHeldBack = false;
+  /** Times it was stopped at the last moment, because its payment had become too old. */
+  heldBack = 0;
   /** The session it was last sent on. */
   session: Session | undefined;
   /** The arguments a gate put in place of the caller's. */

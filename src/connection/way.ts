@@ -16,10 +16,11 @@ import { Subscription } from '../streams/subscription.js';
 import { callFacts } from './call-facts.js';
 import { afterResume, type ClassifyContext, classify, type Verdict } from './classify.js';
 import { refusalInBand } from './discovery.js';
-import { failureOf, isRead, unpaidError } from './failures.js';
+import { failureOf, isRead } from './failures.js';
 import type { Call } from './ledger.js';
 import { answeredAs, LISTEN, outgoing } from './outgoing.js';
 import { OwnProgress } from './own-progress.js';
+import { HELD_BACK, isGood, isHeldBackNow, NOTHING_DUE, type Payment, pay } from './payment.js';
 import { elsewhereFacts, resumeCall, tellCut } from './resume-call.js';
 import type { StreamFacts } from './route.js';
 import type { MessageWayParts } from './way-parts.js';
@@ -28,22 +29,6 @@ import type { MessageWayParts } from './way-parts.js';
 const LOOKS = 10;
 const RETRY_BASE_MS = 100;
 const RETRY_MAX_MS = 2_000;
-/** Of the time that a payment holds, so much is left for the way to the server. */
-const FOR_THE_WAY = 0.5;
-/** Less is the cost of asking. */
-const WAITED_MS = 1;
-
-const HELD_BACK = Object.freeze(new Error('held back'));
-
-interface Payment {
-  readonly madeAtMs: number;
-  /** Somebody had to wait for it, and has not looked around since. */
-  waited: boolean;
-}
-
-/** What is only asked for again pays by itself, each time. */
-const NOTHING_DUE: Payment = { madeAtMs: Number.POSITIVE_INFINITY, waited: false };
-
 export class MessageWay {
   readonly #parts: MessageWayParts;
   readonly #ownProgress = new OwnProgress();
@@ -62,12 +47,12 @@ export class MessageWay {
       const session = probe ?? (await this.#ready(call));
       const credential = await this.#acquire(call);
       await this.#verify(call, session, credential);
-      payment ??= call.options.resumptionToken === undefined ? await this.#pay(call) : NOTHING_DUE;
+      payment ??= call.options.resumptionToken === undefined ? await pay(call, this.#parts) : NOTHING_DUE;
       // What the gates and waits took: the tool may have changed in it.
       await this.#admit(call);
       if (!this.#lastLook(session, credential, probe, payment)) {
         // Spent when it is used: one that was made for another moment would crowd the server's window.
-        if (!this.#isGood(payment)) payment = undefined;
+        if (!isGood(payment, this.#parts)) payment = undefined;
         else payment.waited = false;
         if (++looks < LOOKS) continue;
         throw call.error(
@@ -143,30 +128,6 @@ export class MessageWay {
       await this.#timed(call, 'sessionMs', call.waitFor(verified, 'the session to be checked'));
   }
 
-  async #pay(call: Call): Promise<Payment> {
-    const { limiter, options } = this.#parts;
-    const urgency = call.method === LISTEN ? 'reopen' : isRead(call.method) ? 'read' : 'call';
-    const startedAtMs = options.clock.monotonic();
-    try {
-      if (call.ended) throw call.signal.reason;
-      // A call makes its signal only where it has to wait.
-      await limiter.pay(urgency, { untilMs: call.deadlineMs, signal: () => call.signal });
-    } catch (error) {
-      throw call.ended ? call.signal.reason : unpaidError(call, error);
-    }
-    const madeAtMs = options.clock.monotonic();
-    const waited = madeAtMs - startedAtMs >= WAITED_MS;
-    if (waited) call.waits.rateMs += madeAtMs - startedAtMs;
-    return { madeAtMs, waited };
-  }
-
-  /** No pause has begun since, and the server will see it about when it was granted. */
-  #isGood({ madeAtMs }: Payment): boolean {
-    const { limiter, options } = this.#parts;
-    const ageMs = options.clock.monotonic() - madeAtMs;
-    return limiter.pausedMs === 0 && ageMs <= limiter.goodForMs * FOR_THE_WAY;
-  }
-
   /** Synchronous, right before the exchange: nothing that was found on the way has changed since. */
   #lastLook(session: Session, credential: Credential, probe: Session | undefined, payment: Payment): boolean {
     return (
@@ -174,7 +135,7 @@ export class MessageWay {
       !payment.waited &&
       (session === probe || session === this.#parts.keeper.session) &&
       credential.generation === this.#parts.credential.generation &&
-      this.#isGood(payment)
+      isGood(payment, this.#parts)
     );
   }
 
@@ -216,9 +177,7 @@ export class MessageWay {
       toll: 'paid',
       onSent: () => {
         if (call.ended) throw call.signal.reason;
-        // A connection had to be made, or this process stood still. Once: it may always be so.
-        if (call.phase === 'queued' && !call.wasHeldBack && !this.#isGood(payment)) {
-          call.wasHeldBack = true;
+        if (isHeldBackNow(call, payment, this.#parts)) {
           isHeldBack = true;
           throw HELD_BACK;
         }

@@ -46,6 +46,8 @@ const JITTER = 0.05;
 const MAX_JITTER_MS = 100;
 /** After a token from the line, so that a replica that wakes late finds some left. */
 const MAX_GAP_MS = 100;
+/** Grants in a row that came too late to be used. */
+const MOST_LATE = 4;
 /** A store that always says "at once" must not stop the process. */
 const LEAST_NAP_MS = 1;
 
@@ -133,14 +135,14 @@ export class Bucket {
 
   /** Rejects with ERR_RATE_WAIT_EXCEEDED, ERR_STORE_UNAVAILABLE (`onStoreDown: 'closed'`) or the signal's reason. */
   async acquire(request: AcquireRequest): Promise<void> {
-    for (let isSecond = false; ; isSecond = true) {
+    for (let late = 0; ; late += 1) {
       if (this.#line.length === 0 && this.pausedMs === 0) {
         const signal = this.#isRemote ? request.signal() : undefined;
         const answer = await this.#link.take(signal);
         if ('grantedInMs' in answer) {
           const goAtMs = answer.givenAtMs + answer.grantedInMs;
           if (answer.grantedInMs > 0) await sleep(this.#clock, answer.grantedInMs, request.signal());
-          if (this.#isGood(goAtMs, isSecond)) return;
+          if (this.#isGood(goAtMs, late)) return;
           continue;
         }
         this.#askAgain(answer);
@@ -190,7 +192,7 @@ export class Bucket {
   async #serve(): Promise<void> {
     if (this.#isServing) return;
     this.#isServing = true;
-    for (let isSecond = false; this.#line.length > 0; ) {
+    for (let late = 0; this.#line.length > 0; ) {
       if (this.#forLine.signal.aborted) this.#forLine = new AbortController();
       const napMs = Math.max(this.#nextAskMs - this.#clock.monotonic(), this.pausedMs);
       if (napMs > 0) {
@@ -216,8 +218,8 @@ export class Bucket {
       }
       // They have all gone: whoever has come since is not to go before the token's time.
       if (this.#forLine.signal.aborted) continue;
-      const isGood = this.#isGood(goAtMs, isSecond);
-      isSecond = !isGood;
+      const isGood = this.#isGood(goAtMs, late);
+      late = isGood ? 0 : late + 1;
       if (!isGood) continue;
       await this.#line.hand();
       if (this.#gapMs > 0 && this.#line.length > 0) await this.#nap(this.#gapMs);
@@ -240,11 +242,11 @@ export class Bucket {
 
   /**
    * Not in a pause that began meanwhile, and not so late (a process that stood still) that the server would take
-   * it for one of the next window. A second one that is late is taken: this process may always be.
+   * it for one of the next window. After some that were, one is taken: this process may always be so.
    */
-  #isGood(goAtMs: number, isSecond: boolean): boolean {
+  #isGood(goAtMs: number, late: number): boolean {
     if (this.pausedMs > 0) return false;
-    return isSecond || this.#clock.monotonic() - goAtMs <= this.goodForMs;
+    return late >= MOST_LATE || this.#clock.monotonic() - goAtMs <= this.goodForMs;
   }
 
   #askAgain(answer: Extract<LinkAnswer, { askAgainInMs: number }>): void {
