@@ -61,10 +61,16 @@ export async function readConfigEntry(
     shownUrl: entry.url === undefined ? undefined : shownAddress(String(entry.url)),
     entry,
     ...(entry.command === undefined && {
-      resolve: (options: Pick<HostedOptions, 'clock' | 'http'>) =>
-        resolveUrlEntry(entry, options).catch((error: unknown) => {
+      async resolve(options: Pick<HostedOptions, 'clock' | 'http'>) {
+        try {
+          const resolved = await resolveUrlEntry(entry, options);
+          // A token is read at each use; here it is wanted now. A grant would ask for one.
+          if (entry.auth?.grant === undefined) await resolved.credentials?.acquire(new URL(resolved.url));
+          return resolved;
+        } catch (error) {
           throw refusal(file, error, fieldPlace(text, chosen, error));
-        }),
+        }
+      },
     }),
     async connect(options) {
       const last: string[] = [];

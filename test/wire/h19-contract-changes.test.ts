@@ -300,6 +300,33 @@ describe('what a snapshot holds', () => {
     });
   });
 
+  it('nothing of a credential that the server echoes, nor do the events', async () => {
+    const scene = await start();
+    let token = '';
+    const echoing = ({
+      message,
+      headers,
+    }: {
+      message?: { id?: unknown };
+      headers: Record<string, unknown>;
+    }) => {
+      token = String(headers.authorization).replace('Bearer ', '');
+      const tool = { name: 'read', description: `for ${token}`, inputSchema: { type: 'object' } };
+      return { jsonrpc: '2.0', id: message?.id, result: { tools: [tool] } };
+    };
+    const { client } = await watched(scene, {});
+    const told = client.connection.once('contract-changed');
+    scene.server.reply({ method: 'tools/list' }, { status: 200, body: echoing } as never);
+    scene.server.notify('notifications/tools/list_changed');
+    const event = JSON.stringify(await told);
+    const snapshot = JSON.stringify(await client.snapshot());
+    expect(token.length).toBeGreaterThan(10);
+    for (const text of [event, snapshot]) {
+      expect(text).toContain('for ');
+      expect(text).not.toContain(token);
+    }
+  });
+
   it('nothing of the credential, and what the server says of itself', async () => {
     const scene = await start();
     const client = await connect(scene);
