@@ -6,7 +6,7 @@
  * itself. Never keeps the process alive.
  */
 import type { Clock, Timer } from '../clock.js';
-import { elapsedSince, type Moment, momentOf } from './held-token.js';
+import { elapsedSince, type Moment, momentOf } from './moment.js';
 import { ACTIVE_FOR_MS, type ResolvedRefreshPolicy } from './options.js';
 
 export interface BackgroundOptions {

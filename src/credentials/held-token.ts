@@ -6,6 +6,7 @@
  * either), and that an access token stored for another resource is never taken for ours. Does no I/O.
  */
 import type { Clock } from '../clock.js';
+import { elapsedSince, type Moment, momentOf } from './moment.js';
 import { MAX_LIFETIME_MS, type ResolvedRefreshPolicy, type TokenTimes, tokenTimes } from './options.js';
 import type { StoredRecord } from './provider.js';
 import { Secret } from './secret.js';
@@ -20,21 +21,6 @@ export interface HeldToken extends TokenTimes {
   /** When its request was started. */
   readonly startedAtMs: number;
   readonly startedMonotonicMs: number;
-}
-
-/** A moment on both clocks. */
-export interface Moment {
-  readonly atMs: number;
-  readonly monotonicMs: number;
-}
-
-export function momentOf(clock: Clock): Moment {
-  return { atMs: clock.now(), monotonicMs: clock.monotonic() };
-}
-
-/** Time since `moment` on whichever clock says more. */
-export function elapsedSince(moment: Moment, clock: Clock): number {
-  return Math.max(0, clock.now() - moment.atMs, clock.monotonic() - moment.monotonicMs);
 }
 
 export function ageOf(held: HeldToken, clock: Clock): number {

@@ -7,7 +7,8 @@
  * Never decides when to renew and never backs off: that is `refresher.ts`.
  */
 import { type Clock, sleep, type Timer } from '../clock.js';
-import { ageOf, elapsedSince, type Holding, type Moment, momentOf } from './held-token.js';
+import { ageOf, type Holding } from './held-token.js';
+import { elapsedSince, type Moment, momentOf } from './moment.js';
 import { LEASE_EXTRA_MS, LEASE_MARGIN_MS, type ResolvedRefreshPolicy } from './options.js';
 import { closedError, type Problem, problemOf } from './problem.js';
 import type { Lease, StoredRecord } from './provider.js';

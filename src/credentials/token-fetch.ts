@@ -11,7 +11,7 @@ import { type Clock, untilAborted } from '../clock.js';
 import { isLoopbackHost } from '../http/address.js';
 import type { HttpFetch } from '../http/exchange.js';
 import { proxiesOfEnvironment } from '../http/proxy-environment.js';
-import { elapsedSince, momentOf } from './held-token.js';
+import { elapsedSince, momentOf } from './moment.js';
 
 export interface TokenHttpRequest {
   readonly method: 'GET' | 'POST';

@@ -11,7 +11,7 @@ import { HostedMcpError } from '../../errors.js';
 import { makeCredential } from '../credential.js';
 import { CredentialEvents } from '../credential-events.js';
 import { within } from '../deadline.js';
-import { elapsedSince, type Moment, momentOf } from '../held-token.js';
+import { elapsedSince, type Moment, momentOf } from '../moment.js';
 import { DEFAULT_MAX_WAIT_MS } from '../options.js';
 import { abortedError, closedError, type Problem, problemError, problemOf } from '../problem.js';
 import type { AcquireOptions, Credential, CredentialEvent, CredentialProvider } from '../provider.js';
