@@ -86,9 +86,10 @@ for i, bucket in ipairs(ask.buckets) do
         fullest = (count + 1) / rule.limit
         used = count
       end
-      local nth = redis.call('ZREVRANGE', key, rule.limit - 1, rule.limit - 1, 'WITHSCORES')
-      local stamp = nth[2] and tonumber(nth[2]) or -1
-      if stamp >= 0 then at = math.max(at, stamp + rule.window) end
+      if count >= rule.limit then
+        local nth = redis.call('ZREVRANGE', key, rule.limit - 1, rule.limit - 1, 'WITHSCORES')
+        at = math.max(at, tonumber(nth[2]) + rule.window)
+      end
     end
   end
   keep(key, bucket.ttl)
@@ -123,10 +124,9 @@ else
       if bucket.longest > 0 then
         local longest = math.max(bucket.longest, told[i][6])
         if longest > told[i][6] then put(key, 'longest', longest) end
-        redis.call('ZREMRANGEBYSCORE', key, 0, now - longest)
+        if ask.tidy or told[i][2] == 0 then redis.call('ZREMRANGEBYSCORE', key, 0, now - longest) end
         redis.call('ZADD', key, at, ask.member)
         told[i][2] = told[i][2] + 1
-        keep(key, bucket.ttl)
       end
     end
   end

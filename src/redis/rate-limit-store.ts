@@ -29,6 +29,7 @@ const RESTORE_MS = 3_000;
 const MIN_BUCKET_LIFE_MS = 20 * 60_000;
 /** Losing the log again while telling what was in it: not worth more tries at once. */
 const MAX_LOOKS = 3;
+const TIDY_EVERY = 8;
 const LOOK_AGAIN_MS = 100;
 const EPOCHS = 2 ** 47;
 /** Bounds memory; an app has a few bucket keys. */
@@ -151,6 +152,8 @@ class SharedBuckets implements RateLimitStore {
     const keys = buckets.map(({ key }) => key);
     const ask = JSON.stringify({
       member,
+      // What is over counts for nothing; it has only to go before there is much of it.
+      tidy: this.#members % TIDY_EVERY === 0,
       horizonMs: HORIZON_MS,
       restoreMs: RESTORE_MS,
       quietMs: this.#quietMs,
