@@ -9,6 +9,12 @@ export {
   toOAuthClientProvider,
 } from './bridge.js';
 export {
+  type EnterpriseManagedOptions,
+  enterpriseManagedGrant,
+  type IdentityProvider,
+} from './enterprise-managed.js';
+export { type JwtBearerOptions, jwtBearerGrant } from './jwt-bearer.js';
+export {
   type ClientAuth,
   type ClientCredentialsOptions,
   clientCredentialsGrant,
@@ -20,6 +26,7 @@ export {
   refreshTokenGrant,
 } from './oauth.js';
 export { REFRESH_DEFAULTS } from './options.js';
+export type { PresentedToken } from './presented-token.js';
 export type {
   AccessToken,
   AcquireOptions,
@@ -45,3 +52,4 @@ export {
 export { encryptedCredentialStore } from './stores/encrypted.js';
 export { fileCredentialStore } from './stores/file.js';
 export { memoryCredentialStore } from './stores/memory.js';
+export { type TokenExchangeOptions, tokenExchangeGrant } from './token-exchange.js';

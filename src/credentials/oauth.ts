@@ -1,5 +1,6 @@
 /**
- * The OAuth grants of this release: client credentials and refresh token.
+ * The OAuth grants that need nothing but a token endpoint, client credentials and refresh token, and what every grant
+ * is made of.
  *
  * Guarantees that client secrets, keys and refresh tokens go to the token endpoint that the app named, or to
  * the one in the metadata of the issuer it named, and nowhere else; that bad options are refused before any
@@ -11,7 +12,7 @@ import { type Clock, systemClock } from '../clock.js';
 import type { HttpFetch } from '../http/exchange.js';
 import { clientAuthenticator } from './client-auth.js';
 import { MetadataSource } from './metadata.js';
-import { MAX_LIFETIME_MS, resolveRefreshPolicy } from './options.js';
+import { MAX_LIFETIME_MS, type ResolvedRefreshPolicy, resolveRefreshPolicy } from './options.js';
 import type { CredentialProvider, CredentialStore, RefreshPolicy } from './provider.js';
 import { Refresher } from './refresher.js';
 import type { Grant } from './renewal.js';
@@ -91,7 +92,7 @@ export function clientCredentialsGrant(options: ClientCredentialsOptions): Crede
   if (options.clientSecret === undefined && options.privateKey === undefined) {
     throw new TypeError('clientSecret or privateKey is required');
   }
-  return makeProvider(options, false, undefined);
+  return makeProvider(options, ({ endpoint }) => endpointGrant(endpoint, false));
 }
 
 /**
@@ -137,52 +138,88 @@ export function refreshTokenGrant(options: RefreshTokenOptions): CredentialProvi
   const end = accessToken === undefined ? undefined : (expiresAtMs ?? jwtTimes(accessToken)?.expiresAtMs);
   const lifetimeMs = end === undefined ? assumedLifetimeMs : Math.min(end - nowMs, MAX_LIFETIME_MS);
   const isAlive = accessToken !== undefined && lifetimeMs > 0;
-  return makeProvider(options, true, {
-    refreshToken: refreshToken === undefined ? undefined : new Secret(refreshToken),
-    accessToken: isAlive ? new Secret(accessToken, 1) : undefined,
-    lifetimeMs: isAlive ? lifetimeMs : undefined,
+  return makeProvider(options, ({ endpoint }) => endpointGrant(endpoint, true), {
+    seed: {
+      refreshToken: refreshToken === undefined ? undefined : new Secret(refreshToken),
+      accessToken: isAlive ? new Secret(accessToken, 1) : undefined,
+      lifetimeMs: isAlive ? lifetimeMs : undefined,
+    },
   });
 }
 
-function makeProvider(
-  options: ClientCredentialsOptions | RefreshTokenOptions,
-  spendsRefreshToken: boolean,
-  seed: Seed | undefined,
+/** What all grants take. */
+export type GrantOptions = OAuthIssuer &
+  OptionalClientAuth &
+  OAuthOptions & { clientId?: string | undefined; scope?: string | undefined };
+
+/** One authorization server, as one client sees it. */
+export interface AuthorizationServer {
+  readonly endpoint: TokenEndpoint;
+  readonly metadata: MetadataSource;
+  readonly clock: Clock;
+}
+
+/** What distinguishes a grant beside its request. */
+export interface GrantTraits {
+  readonly seed?: Seed | undefined;
+  /** What else makes the credential another one than server, client and subject do; not secret. */
+  readonly identity?: readonly string[] | undefined;
+  readonly mayOmitClientId?: boolean | undefined;
+}
+
+/** The provider around a grant. Throws a `TypeError` for bad options. */
+export function makeProvider(
+  options: GrantOptions,
+  makeGrant: (server: AuthorizationServer) => Grant,
+  traits: GrantTraits = {},
 ): CredentialProvider {
+  checkServer(options, traits.mayOmitClientId);
   checkOptions(options);
   const policy = resolveRefreshPolicy(options.refresh);
-  const auth = clientAuthenticator(options);
   const clock = options.clock ?? systemClock();
-  const http = new TokenHttp(clock, options.fetch);
-  const { issuer, tokenEndpoint } = options;
-  const metadata = new MetadataSource({
-    issuer,
-    tokenEndpoint,
-    http,
-    clock,
-    timeoutMs: policy.tokenTimeoutMs,
-  });
-  const endpoint = new TokenEndpoint({ clientId: options.clientId, auth, metadata, http, clock });
-  const grant: Grant = {
-    spendsRefreshToken,
-    prepare: () => endpoint.prepare(),
-    request: (request) => endpoint.request(request),
-    close: () => endpoint.close(),
-  };
+  const { issuer, tokenEndpoint, clientId = '', subject = '' } = options;
   return new Refresher({
-    id: credentialId(issuer ?? (tokenEndpoint as string), options.clientId, options.subject),
-    grant,
+    id: credentialId([issuer ?? tokenEndpoint, clientId, subject, ...(traits.identity ?? [])]),
+    grant: makeGrant(authorizationServer(options, policy, clock, options.fetch)),
     policy,
     clock,
     store: options.store,
-    seed,
+    seed: traits.seed,
     resource: options.resource,
     scope: options.scope,
   });
 }
 
-function checkOptions(options: ClientCredentialsOptions | RefreshTokenOptions): void {
-  const { issuer, tokenEndpoint, clientId, scope, resource, store, subject, fetch } = options;
+/** The options must have been checked. Throws a `TypeError` for a secret or key that cannot be used. */
+export function authorizationServer(
+  options: OAuthIssuer & OptionalClientAuth & { clientId?: string | undefined },
+  policy: ResolvedRefreshPolicy,
+  clock: Clock,
+  fetch: HttpFetch | undefined,
+): AuthorizationServer {
+  const auth = clientAuthenticator(options);
+  const http = new TokenHttp(clock, fetch);
+  const { issuer, tokenEndpoint, clientId } = options;
+  const timeoutMs = policy.tokenTimeoutMs;
+  const metadata = new MetadataSource({ issuer, tokenEndpoint, http, clock, timeoutMs });
+  return { endpoint: new TokenEndpoint({ clientId, auth, metadata, http, clock }), metadata, clock };
+}
+
+function endpointGrant(endpoint: TokenEndpoint, spendsRefreshToken: boolean): Grant {
+  return {
+    spendsRefreshToken,
+    prepare: () => endpoint.prepare(),
+    request: (request) => endpoint.request(request),
+    close: () => endpoint.close(),
+  };
+}
+
+/** Which server is asked, and as which client. Throws a `TypeError`. */
+export function checkServer(
+  options: OAuthIssuer & { clientId?: string | undefined },
+  mayOmitClientId: boolean | undefined = false,
+): void {
+  const { issuer, tokenEndpoint, clientId } = options;
   if ((issuer === undefined) === (tokenEndpoint === undefined)) {
     throw new TypeError('exactly one of issuer and tokenEndpoint is required');
   }
@@ -190,7 +227,12 @@ function checkOptions(options: ClientCredentialsOptions | RefreshTokenOptions): 
   checkEndpoint('tokenEndpoint', tokenEndpoint);
   if (issuer !== undefined && /[?#]/.test(issuer))
     throw new TypeError('issuer must have no query or fragment');
+  if (clientId === undefined && mayOmitClientId) return;
   if (typeof clientId !== 'string' || clientId === '') throw new TypeError('clientId is required');
+}
+
+function checkOptions(options: GrantOptions): void {
+  const { scope, resource, store, subject, fetch } = options;
   if (scope !== undefined && scope !== '' && !(typeof scope === 'string' && isScope(scope))) {
     throw new TypeError('scope must be scope names separated by spaces');
   }
@@ -218,9 +260,9 @@ function checkEndpoint(name: string, value: string | undefined): void {
 }
 
 /** Stable across processes and releases, and not secret. */
-function credentialId(server: string, clientId: string, subject: string | undefined): string {
+function credentialId(parts: readonly (string | undefined)[]): string {
   return createHmac('sha256', 'mcp-holdfast credential id v1')
-    .update(JSON.stringify([server, clientId, subject ?? '']))
+    .update(JSON.stringify(parts))
     .digest('hex')
     .slice(0, 32);
 }

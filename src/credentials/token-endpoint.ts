@@ -42,8 +42,28 @@ export type TokenOutcome =
   /** `mayLeave` said no: nothing was sent. */
   | { readonly kind: 'held-back' };
 
+/** What an exchange may bring (RFC 8693, 2.2.1). */
+export interface IssuedRule {
+  /** The values of `issued_token_type` that will do. */
+  readonly types: readonly string[];
+  /** An answer without a type is refused. */
+  readonly mustBeNamed: boolean;
+  /** False: it is presented elsewhere, and its `token_type` says nothing. */
+  readonly isAccessToken: boolean;
+}
+
+/** A request that presents another token (RFC 8693, RFC 7523). */
+export interface Presentation {
+  readonly grantType: string;
+  readonly parameters: Readonly<Record<string, string>>;
+  readonly secrets: Readonly<Record<string, Secret>>;
+  readonly issued?: IssuedRule | undefined;
+}
+
 export interface TokenRequest {
   readonly refreshToken?: Secret | undefined;
+  /** Instead of a refresh token. */
+  readonly presented?: Presentation | undefined;
   readonly scope?: string | undefined;
   readonly resource?: string | undefined;
   readonly timeoutMs: number;
@@ -51,7 +71,8 @@ export interface TokenRequest {
 }
 
 export interface TokenEndpointOptions {
-  readonly clientId: string;
+  /** Undefined where the client names itself in what it presents only. */
+  readonly clientId: string | undefined;
   readonly auth: ClientAuthenticator;
   readonly metadata: MetadataSource;
   readonly http: TokenHttp;
@@ -73,6 +94,18 @@ const KNOWN_ERRORS = new Set([
   'use_dpop_nonce',
 ]);
 
+/** Parameters of a token request that must not stand in an error. */
+const SECRET_PARAMETERS = [
+  'refresh_token',
+  'client_secret',
+  'client_assertion',
+  'subject_token',
+  'actor_token',
+  'assertion',
+] as const;
+/** openid-client wants a name; it is not sent. */
+const UNNAMED = 'unnamed';
+
 /** Thrown through openid-client and caught again here; carries nothing. */
 class Captured extends Error {
   override readonly name = 'Captured';
@@ -90,7 +123,7 @@ export class TokenEndpoint {
     await Promise.all([this.#options.metadata.get(), this.#options.http.prepare(), import('openid-client')]);
   }
 
-  /** A refresh where `refreshToken` is given, else client credentials. Never rejects. */
+  /** A refresh where `refreshToken` is given, what is `presented`, else client credentials. Never rejects. */
   async request(request: TokenRequest): Promise<TokenOutcome> {
     let metadata: ServerMetadata;
     try {
@@ -106,11 +139,12 @@ export class TokenEndpoint {
     const openid = await import('openid-client');
     let captured: TokenOutcome | undefined;
     try {
+      const { clientId, auth } = this.#options;
       const config = new openid.Configuration(
         { issuer: metadata.issuer, token_endpoint: metadata.tokenEndpoint },
-        this.#options.clientId,
+        clientId ?? UNNAMED,
         undefined,
-        await this.#options.auth.forServer(openid, metadata),
+        clientId === undefined ? () => {} : await auth.forServer(openid, metadata),
       );
       // Its timer is one no fake time moves; ours is in `TokenHttp.send`.
       config.timeout = 0;
@@ -128,14 +162,19 @@ export class TokenEndpoint {
         });
         if (result.kind === 'held-back') captured = result;
         else if (result.kind === 'failed') captured = failedOutcome(result);
-        else captured = this.#read(result.reply, body, init.headers.authorization);
+        else captured = this.#read(result.reply, body, init.headers.authorization, request.presented);
         if (captured.kind !== 'token') throw new Captured();
         return normalisedReply(captured);
       };
       const parameters: Record<string, string> = {};
       if (request.scope !== undefined && request.scope !== '') parameters.scope = request.scope;
       if (request.resource !== undefined && request.resource !== '') parameters.resource = request.resource;
-      if (request.refreshToken === undefined) await openid.clientCredentialsGrant(config, parameters);
+      const { presented } = request;
+      if (presented !== undefined) {
+        Object.assign(parameters, presented.parameters);
+        for (const [name, secret] of Object.entries(presented.secrets)) parameters[name] = secret.reveal();
+        await openid.genericGrantRequest(config, presented.grantType, parameters);
+      } else if (request.refreshToken === undefined) await openid.clientCredentialsGrant(config, parameters);
       else await openid.refreshTokenGrant(config, request.refreshToken.reveal(), parameters);
     } catch (error) {
       if (captured === undefined) {
@@ -160,12 +199,17 @@ export class TokenEndpoint {
   }
 
   /** What a complete answer means. */
-  #read(reply: TokenHttpReply, requestBody: string, authorization: string | undefined): TokenOutcome {
+  #read(
+    reply: TokenHttpReply,
+    requestBody: string,
+    authorization: string | undefined,
+    presented: Presentation | undefined,
+  ): TokenOutcome {
     const retryMs = retryAfterMs(reply, this.#options.clock.now(), MAX_RETRY_AFTER_MS);
     const body = parseObject(reply.text);
     const serverText = () => this.#safeText(reply.text, requestBody, authorization);
     if (reply.status >= 200 && reply.status < 300 && body !== undefined && own(body, 'error') === undefined) {
-      return readToken(body);
+      return readToken(body, presented);
     }
     const error = body === undefined ? undefined : own(body, 'error');
     const isOutage = reply.status === 429 || reply.status >= 500;
@@ -199,7 +243,7 @@ export class TokenEndpoint {
     const secrets = [
       ...this.#options.auth.secrets.map((secret) => secret.reveal()),
       authorization?.replace(/^Basic /, '') ?? null,
-      ...['refresh_token', 'client_secret', 'client_assertion'].map((name) => form.get(name)),
+      ...SECRET_PARAMETERS.map((name) => form.get(name)),
     ];
     let safe = text;
     for (const secret of secrets) {
@@ -221,17 +265,25 @@ export class TokenEndpoint {
   }
 }
 
-function readToken(body: Record<string, unknown>): TokenOutcome {
-  const refresh = own(body, 'refresh_token');
+function readToken(body: Record<string, unknown>, presented: Presentation | undefined): TokenOutcome {
+  const issued = presented?.issued;
+  // Who presents a token asks with that again; another secret to keep is of no use.
+  const refresh = presented === undefined ? own(body, 'refresh_token') : undefined;
   const refreshToken = typeof refresh === 'string' && refresh !== '' ? new Secret(refresh) : undefined;
   const access = own(body, 'access_token');
   const accessToken = typeof access === 'string' ? access.trim() : '';
   if (accessToken === '') return unusable('no access token', refreshToken);
   if (!isTokenValue(accessToken))
     return unusable('an access token that cannot stand in a header', refreshToken);
+  const issuedType = own(body, 'issued_token_type');
+  const isNamed = issuedType !== undefined && issuedType !== null && issuedType !== '';
+  if (issued !== undefined && (isNamed ? !issued.types.includes(issuedType as string) : issued.mustBeNamed)) {
+    return unusable('a token of another type than the one asked for', refreshToken);
+  }
   const type = own(body, 'token_type');
+  const isBearer = typeof type !== 'string' || /^(bearer)?$/i.test(type.trim());
   // A missing type is Bearer in practice; another type would need another way of sending it.
-  if (typeof type === 'string' && type.trim() !== '' && type.trim().toLowerCase() !== 'bearer') {
+  if (!isBearer && issued?.isAccessToken !== false) {
     return unusable('a token of a type other than Bearer', refreshToken);
   }
   const scope = own(body, 'scope');
