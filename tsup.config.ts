@@ -21,6 +21,7 @@ const common: Options = {
   entry: {
     index: 'src/index.ts',
     client: 'src/client.ts',
+    loopback: 'src/loopback/index.ts',
     redis: 'src/redis/index.ts',
     testing: 'src/testing/index.ts',
   },
