@@ -26,7 +26,7 @@ import { doneFacts } from './call-facts.js';
 import { ContractUse } from './contract-use.js';
 import { CredentialUse } from './credential-use.js';
 import { Discovery } from './discovery.js';
-import { brokenOnTheWay } from './failures.js';
+import { asTheLedgerSays, brokenOnTheWay } from './failures.js';
 import { IdleLearning } from './idle-learning.js';
 import { Call, Ledger, type RequestOptions } from './ledger.js';
 import { Lifecycle } from './lifecycle.js';
@@ -282,7 +282,10 @@ export class HostedConnection implements Connection {
     }
     this.#way.travel(call).then(
       (answer) => call.succeed(answer),
-      (error) => call.fail(HostedMcpError.isInstance(error) ? error : brokenOnTheWay(call, error)),
+      (error) =>
+        call.fail(
+          HostedMcpError.isInstance(error) ? asTheLedgerSays(call, error) : brokenOnTheWay(call, error),
+        ),
     );
     return call.promise;
   }

@@ -30,11 +30,24 @@ export function isRead(method: string): boolean {
   return READS.has(method);
 }
 
+/**
+ * What stopped a repetition knows nothing of the try before it: that the rate limit, a credential, the contract or the
+ * session did not let it go out does not say that the call did not run.
+ */
+export function asTheLedgerSays(call: Call, error: HostedMcpError): HostedMcpError {
+  if (error.executed !== false || !call.mayHaveRun) return error;
+  const { code, gate, reason, status, retryAfterMs, requiredScope, authorizationUrl, diff, serverText } =
+    error;
+  return call.error(code, 'The call was cut off, and could not go out once more', {
+    ...{ gate, reason, status, retryAfterMs, requiredScope, authorizationUrl, diff, serverText },
+  });
+}
+
 /** The rate limit leaves no request in time. */
 export function unpaidError(call: Call, error: unknown): unknown {
   if (!HostedMcpError.isInstance(error)) return error;
   const { code, reason, retryAfterMs } = error;
-  const fields = { executed: false, retryable: true, reason, retryAfterMs } as const;
+  const fields = { retryable: true, reason, retryAfterMs };
   if (code !== 'ERR_RATE_WAIT_EXCEEDED') return call.error(code, 'The rate limit cannot be kept now', fields);
   return reason === 'paused'
     ? call.error('ERR_RATE_LIMITED', 'The server asked for a longer pause than the call has time', fields)

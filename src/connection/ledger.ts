@@ -61,6 +61,8 @@ export class Call {
   elsewhere: JsonRpcResponse | undefined;
   /** Ends the asking for its answer. */
   resumption: AbortController | undefined;
+  /** An earlier try was neither refused nor answered: whatever befalls a later one, that may have run. */
+  mayHaveRun = false;
   readonly #clock: Clock;
   #resolve!: (message: JsonRpcResponse) => void;
   #reject!: (error: unknown) => void;
@@ -111,7 +113,8 @@ export class Call {
 
   /** What is known of its outcome now. */
   get executed(): Executed {
-    return this.phase === 'queued' ? false : this.phase === 'sent' ? 'unknown' : true;
+    if (this.phase === 'queued') return this.mayHaveRun ? 'unknown' : false;
+    return this.phase === 'sent' ? 'unknown' : true;
   }
 
   /** Ends with the call; made only when somebody has to wait. */
@@ -128,6 +131,7 @@ export class Call {
       method: this.method,
       tool: this.tool,
       ...fields,
+      ...(fields.executed === false && this.mayHaveRun && { executed: 'unknown' as const }),
     });
   }
 
@@ -178,7 +182,12 @@ export class Call {
     this.#waitTimer = undefined;
   }
 
-  /** The server refused it before processing: it is as if it had never left. */
+  /** It is to go out once more. */
+  tryAgain(): void {
+    this.mayHaveRun ||= this.phase === 'sent';
+  }
+
+  /** The server refused it before processing: it is as if this try had never left. */
   markRefused(): void {
     if (this.phase === 'sent') this.phase = 'queued';
   }

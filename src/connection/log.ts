@@ -35,6 +35,7 @@ const LINES = {
 export function logEvents(emitter: Emitter<ConnectionEvents>, logger: (entry: LogEntry) => void): void {
   for (const event of Object.keys(LINES) as (keyof ConnectionEvents)[]) {
     const [level, message] = LINES[event];
+    // Payloads are interfaces, which have no index signature.
     emitter.on(event, (payload) =>
       logger({ level, event, message, fields: payload as unknown as Record<string, unknown> }),
     );

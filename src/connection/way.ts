@@ -69,7 +69,10 @@ export class MessageWay {
       const classified = this.classify(facts, session, credential);
       const verdict = facts.resumed === true ? afterResume(classified) : classified;
       const answer = await this.#act(verdict, call, session, credential, facts);
-      if (answer === 'again') continue;
+      if (answer === 'again') {
+        call.tryAgain();
+        continue;
+      }
       if (probe !== undefined) this.#parts.discovery.answered(probe, call, answer);
       return answer;
     }
@@ -313,6 +316,7 @@ export class MessageWay {
     this.#parts.setUp.note(call.message);
     if (gates.length === 0 || call.method !== 'tools/call') return message;
     call.phase = 'answered';
+    // A result of `tools/call` to JSON-RPC is any object; what is no ToolResult is for the gates to refuse.
     const given = message.result as unknown as ToolResult;
     const result = await askAfter(gates, callFacts(call, session), given, clock, call.signal, (gate, ms) =>
       this.#parts.stats.gate(gate, ms),
