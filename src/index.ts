@@ -72,6 +72,7 @@ export {
   REFRESH_DEFAULTS,
   type RefreshPolicy,
   type RefreshTokenOptions,
+  type Rejection,
   refreshTokenGrant,
   type StaticOptions,
   type StoredRecord,

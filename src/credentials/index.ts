@@ -36,6 +36,7 @@ export type {
   CredentialStore,
   Lease,
   RefreshPolicy,
+  Rejection,
   StoredRecord,
   TokenSource,
 } from './provider.js';

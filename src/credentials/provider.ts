@@ -8,11 +8,26 @@
 import type { Disposer } from '../disposer.js';
 import type { HostedMcpError } from '../errors.js';
 
+/** How a server refused a credential. */
+export interface Rejection {
+  /** Of the credential that was refused; 0: there was none. */
+  generation: number;
+  status: number;
+  /** `error` of the challenge (RFC 6750, 3.1; RFC 9449, 7.1). */
+  challenge?: string | undefined;
+  /** `scope` of the challenge: what the request needs. */
+  scope?: string | undefined;
+  /** `resource_metadata` of the challenge (RFC 9728, 5.1), as the server wrote it. */
+  resourceMetadata?: string | undefined;
+  /** `DPoP-Nonce` of the answer (RFC 9449, 8). */
+  dpopNonce?: string | undefined;
+}
+
 export interface AcquireOptions {
   /** Detaches this caller only; a refresh under way goes on for the others. */
   signal?: AbortSignal | undefined;
   /** The generation a server refused: a newer one is returned, or one refresh is made. */
-  rejected?: { generation: number; status: number; challenge?: string | undefined } | undefined;
+  rejected?: Rejection | undefined;
   /** A wider scope that the server asked for. */
   scope?: string | undefined;
   /** How long this caller can wait. */

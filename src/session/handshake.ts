@@ -7,10 +7,11 @@
  */
 import { randomBytes } from 'node:crypto';
 import type { Clock } from '../clock.js';
+import type { Challenge } from '../connection/challenge.js';
 import { classify, PLAIN_CONTEXT, type Verdict } from '../connection/classify.js';
 import type { StreamFacts } from '../connection/route.js';
 import type { Wire } from '../connection/wire.js';
-import type { Credential, CredentialProvider } from '../credentials/provider.js';
+import type { Credential, CredentialProvider, Rejection } from '../credentials/provider.js';
 import { cleanServerText, HostedMcpError } from '../errors.js';
 import { CookieJar } from '../http/headers.js';
 import { isResult, type JsonRpcError, type JsonRpcMessage, type JsonRpcRequest } from '../json-rpc.js';
@@ -248,15 +249,16 @@ function mayPass({ status }: StreamFacts): boolean {
 }
 
 /** What a refresh has to know of the refusal. */
-export function rejectionOf(
-  credential: Credential,
-  facts: StreamFacts,
-): { generation: number; status: number; challenge?: string } {
-  const error = facts.challenges?.find((challenge) => challenge.error !== undefined)?.error;
+export function rejectionOf(credential: Credential, facts: StreamFacts): Rejection {
+  const { challenges = [], status = 401 } = facts;
+  const first = <K extends keyof Challenge>(name: K) =>
+    challenges.find((challenge) => challenge[name] !== undefined)?.[name];
   return {
     generation: credential.generation,
-    status: facts.status ?? 401,
-    ...(error !== undefined && { challenge: error }),
+    status,
+    challenge: first('error'),
+    scope: first('scope'),
+    resourceMetadata: first('resourceMetadata'),
   };
 }
 

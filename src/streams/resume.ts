@@ -9,7 +9,7 @@
 import { type Clock, sleep, type Timer } from '../clock.js';
 import type { StreamFacts } from '../connection/route.js';
 import type { Wire } from '../connection/wire.js';
-import type { Credential } from '../credentials/provider.js';
+import type { Credential, Rejection } from '../credentials/provider.js';
 import { HostedMcpError } from '../errors.js';
 import type { ExchangeHandle } from '../http/exchange.js';
 import type { JsonRpcMessage, RequestId } from '../json-rpc.js';
@@ -17,8 +17,6 @@ import { rejectionOf } from '../session/handshake.js';
 import type { Session } from '../session/session.js';
 import { backOffMs, LIVED_MS, reopenGapMs, takenGapMs } from './gaps.js';
 import { isAway, isForGood, isTaken } from './refusals.js';
-
-type Rejection = ReturnType<typeof rejectionOf>;
 
 export interface ResumeParts {
   readonly clock: Clock;
