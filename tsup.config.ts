@@ -21,8 +21,11 @@ const common: Options = {
   entry: {
     index: 'src/index.ts',
     client: 'src/client.ts',
+    gates: 'src/gates/index.ts',
     loopback: 'src/loopback/index.ts',
+    otel: 'src/otel/index.ts',
     redis: 'src/redis/index.ts',
+    relay: 'src/relay/index.ts',
     testing: 'src/testing/index.ts',
   },
   target: 'node20',

@@ -1,6 +1,7 @@
 /**
  * `mcp-holdfast/client`: HostedClient on the SDK v1, servers of a configuration, and everything of `mcp-holdfast`.
  */
+export { HostedTransport } from './client-transport.js';
 export { HostedClient } from './hosted-client.js';
 export type { HostedClientOptions } from './hosted-client-options.js';
 export * from './index.js';

@@ -31,6 +31,7 @@ export type HostedMcpErrorCode =
   | 'ERR_CONTRACT_CHANGED'
   | 'ERR_TOOL_NOT_PINNED'
   | 'ERR_DENIED'
+  | 'ERR_CALL_LIMIT'
   | 'ERR_RESULT_REFUSED'
   | 'ERR_MESSAGE_TOO_LARGE'
   | 'ERR_HTTP_STATUS'
@@ -78,6 +79,7 @@ const ADVICE: Readonly<Record<HostedMcpErrorCode, string>> = Object.freeze({
   ERR_CONTRACT_CHANGED: 'A reviewer has to look at the difference and accept it.',
   ERR_TOOL_NOT_PINNED: 'A reviewer has to look at the tool before it may be called.',
   ERR_DENIED: 'Find another way; this call is not allowed.',
+  ERR_CALL_LIMIT: 'Make no further calls in this turn: finish with what is known.',
   ERR_RESULT_REFUSED: 'Do not repeat it: the tool ran, its result was refused here.',
   ERR_MESSAGE_TOO_LARGE: 'Ask for a smaller answer.',
   ERR_HTTP_STATUS: 'The operator should look at the server or a gateway before it.',

@@ -21,33 +21,24 @@ import {
   type Implementation,
   type ListToolsRequest,
   ListToolsResultSchema,
-  McpError,
   type ServerCapabilities,
 } from '@modelcontextprotocol/sdk/types.js';
-import { type Clock, systemClock, type Timer } from './clock.js';
+import { type Clock, systemClock } from './clock.js';
 import type { HostedConnection } from './connection/connection.js';
 import type { Connection, ContractSnapshot, SnapshotOptions } from './connection/types.js';
 import { type AsyncDisposer, makeAsyncDisposable } from './disposer.js';
 import { HostedMcpError } from './errors.js';
+import { type CallState, underTimer } from './hosted-call-timer.js';
 import { closedError, isTransport, listError } from './hosted-client-errors.js';
 import { type HostedClientOptions, splitOptions, wantsQuestions } from './hosted-client-options.js';
-import { type CallLink, HAND_OVER, HostedTransport } from './hosted-transport.js';
+import { makeTurn, type Turn, type TurnOptions } from './hosted-client-turn.js';
+import { HAND_OVER, HostedTransport } from './hosted-transport.js';
 import { LIMITS } from './limits.js';
 import { guardedValidator, refusedResult } from './output-validator.js';
 import { missingCapability } from './required-capability.js';
 import { engineOf } from './servers/engine.js';
 
 export interface HostedClient extends AsyncDisposer {}
-
-/** Whether a tool call was answered: what fails after that was refused here. */
-interface CallState {
-  answered: boolean;
-}
-
-/** The SDK's own default. */
-const REQUEST_TIMEOUT_MS = 60_000;
-/** The SDK's timer is set so far away that ours always comes first. */
-const NEVER_MS = 2 ** 31 - 1;
 
 /**
  * ```ts
@@ -178,6 +169,15 @@ export class HostedClient extends Client {
     }
   }
 
+  /**
+   * Some calls with a cap in common: `turn.callTool()` is `callTool()`, named as a part of this turn, and ends in
+   * `ERR_CALL_LIMIT` beyond `maxCalls`. The gate `maxCalls()` of `mcp-holdfast/gates` caps every turn, on every face.
+   * Throws `TypeError` for an option that cannot be used.
+   */
+  turn(options?: TurnOptions): Turn {
+    return makeTurn(this, options);
+  }
+
   override getServerCapabilities(): ServerCapabilities | undefined {
     const capabilities = this.#current?.capabilities;
     return (capabilities as ServerCapabilities | undefined) ?? super.getServerCapabilities();
@@ -280,6 +280,8 @@ export class HostedClient extends Client {
       this.#connected = false;
       onclose?.();
     };
+    // That the caller's time is kept here.
+    transport[HAND_OVER](undefined);
     // The types of v1's Transport and ours differ only in `undefined` of optional members.
     await super.connect(transport as Transport, options);
     this.#connected = true;
@@ -313,87 +315,24 @@ export class HostedClient extends Client {
     options: RequestOptions = {},
     state?: CallState,
   ): Promise<unknown> {
-    const {
-      timeout = REQUEST_TIMEOUT_MS,
-      maxTotalTimeout,
-      resetTimeoutOnProgress,
-      signal,
-      onprogress,
-    } = options;
-    const clock = this.#clock;
-    const startedMs = clock.monotonic();
-    const lastMs = maxTotalTimeout === undefined ? Number.POSITIVE_INFINITY : startedMs + maxTotalTimeout;
-    const link: CallLink = { deadlineMs: Math.min(startedMs + timeout, lastMs) };
-    return new Promise((resolve, reject) => {
-      let timer: Timer | undefined;
-      let ended = false;
-      const stop = () => {
-        ended = true;
-        timer?.clear();
-        signal?.removeEventListener('abort', onAbort);
-      };
-      const giveUp = (code: 'ERR_TIMEOUT' | 'ERR_ABORTED', what: string) => {
-        stop();
-        const fields = { method: request.method as string, retryable: true };
-        const error = link.call?.error(code, what, fields) ?? new HostedMcpError(code, what, fields);
-        reject(error);
-        link.takeBack?.(error);
-      };
-      const onAbort = () => giveUp('ERR_ABORTED', 'The caller gave the call up');
-      const arm = () => {
-        timer?.clear();
-        timer = clock.setTimeout(
-          () => giveUp('ERR_TIMEOUT', `No answer within ${Math.round(clock.monotonic() - startedMs)} ms`),
-          Math.max(0, link.deadlineMs - clock.monotonic()),
-        );
-      };
-      if (signal?.aborted === true) {
-        onAbort();
-        return;
-      }
-      signal?.addEventListener('abort', onAbort, { once: true });
-      arm();
-      const progress: RequestOptions['onprogress'] =
-        onprogress &&
-        ((notice) => {
-          if (resetTimeoutOnProgress === true) {
-            link.deadlineMs = Math.min(clock.monotonic() + timeout, lastMs);
-            if (link.call !== undefined) link.call.deadlineMs = link.deadlineMs;
-            arm();
+    return underTimer({
+      clock: this.#clock,
+      method: request.method as string,
+      options,
+      state,
+      send: (link, passed, hasEnded) => {
+        const send = () => {
+          this.#transport?.[HAND_OVER](link);
+          try {
+            return super.request(request, schema, passed);
+          } finally {
+            this.#transport?.[HAND_OVER](undefined);
           }
-          onprogress(notice);
-        });
-      // The SDK gets no time and no signal of its own: the call is taken back at the engine, which knows whether it left.
-      const { maxTotalTimeout: _total, resetTimeoutOnProgress: _reset, signal: _signal, ...others } = options;
-      const passed = {
-        ...others,
-        timeout: NEVER_MS,
-        ...(progress !== undefined && { onprogress: progress }),
-      };
-      const send = () => {
-        this.#transport?.[HAND_OVER](link);
-        try {
-          return super.request(request, schema, passed);
-        } finally {
-          this.#transport?.[HAND_OVER](undefined);
-        }
-      };
-      const opening = this.#connected || request.method === 'initialize' ? undefined : this.#openFirst();
-      // Whoever has given up meanwhile sends nothing; nobody hears of this rejection.
-      const sent = opening?.then(() => (ended ? Promise.reject(closedError()) : send())) ?? send();
-      sent.then(
-        (result) => {
-          stop();
-          if (state !== undefined) state.answered = true;
-          resolve(result);
-        },
-        (error) => {
-          stop();
-          const isOurs = HostedMcpError.isInstance(error) || error instanceof McpError;
-          const isRefused = link.call?.phase === 'answered' && !isOurs;
-          reject(isRefused ? refusedResult(error, request.method, link.call?.tool) : error);
-        },
-      );
+        };
+        const opening = this.#connected || request.method === 'initialize' ? undefined : this.#openFirst();
+        // Whoever has given up meanwhile sends nothing; nobody hears of this rejection.
+        return opening?.then(() => (hasEnded() ? Promise.reject(closedError()) : send())) ?? send();
+      },
     });
   }
 }

@@ -9,16 +9,20 @@ import { HostedConnection } from './connection/connection.js';
 import type { Call } from './connection/ledger.js';
 import type { Connection } from './connection/types.js';
 import {
+  type AuthorizationCodeProvider,
   type AuthProviderLike,
+  type Callback,
   fromOAuthClientProvider,
   type OAuthClientProviderLike,
 } from './credentials/index.js';
 import { HostedMcpError } from './errors.js';
+import { checkGateTimes } from './gates/gate.js';
 import type { HttpFetch } from './http/exchange.js';
 import { resolveHttpOptions } from './http/options.js';
 import { isNotification, isRequest, isResponse, type JsonRpcMessage, type RequestId } from './json-rpc.js';
 import { OptionReader } from './option-reader.js';
-import { type HostedOptions, resolveHostedOptions } from './options.js';
+import { type HostedOptions, type ResolvedHostedOptions, resolveHostedOptions } from './options.js';
+import { asUnauthorized } from './unauthorized.js';
 
 /** Options of the stock `StreamableHTTPClientTransport`, so that the one-line swap compiles. */
 export interface StockTransportOptions {
@@ -63,6 +67,8 @@ export const HAND_OVER: unique symbol = Symbol('handOver');
 
 export interface CallLink {
   deadlineMs: number;
+  /** Stops the caller's timer; what it gives starts it again. */
+  hold?: () => () => void;
   /** Set when the call has been handed to the engine. */
   call?: Call;
   /** Ends it: dropped where it has not left, else cancelled at the server. */
@@ -108,13 +114,20 @@ export class HostedTransport {
   onclose?: () => void;
   readonly #engine: HostedConnection;
   readonly #ownsConnection: boolean;
+  readonly #authorization: Pick<ResolvedHostedOptions, 'credentials' | 'url'> | undefined;
   #sessionId: string | undefined;
   #resume: { id: string; protocolVersion: string } | undefined;
   #handedOver: CallLink | undefined;
+  /** Until somebody comes who keeps the caller's time. */
+  #gateTimes: (() => void) | undefined;
+  #hasAuthProvider = false;
   #started = false;
   #closed = false;
   /** v2's Client says which versions it speaks; v1's does not. */
   #underV2 = false;
+
+  /** @internal The SDK's class, where there is an SDK. */
+  protected readonly unauthorizedError: (new (message: string) => Error) | undefined = undefined;
 
   constructor(url: string | URL, options?: HostedTransportOptions);
   /** @internal */
@@ -132,8 +145,12 @@ export class HostedTransport {
       this.#ownsConnection = false;
     } else {
       const { hosted, stock } = splitOptions(options);
-      this.#engine = new HostedConnection(resolveHostedOptions(target, hosted));
+      const resolved = resolveHostedOptions(target, hosted);
+      this.#engine = new HostedConnection(resolved);
+      this.#authorization = resolved;
+      this.#hasAuthProvider = options.authProvider !== undefined;
       this.#ownsConnection = true;
+      this.#gateTimes = () => checkGateTimes(resolved.gates, resolved.retry.maxElapsedMs);
       if (stock.sessionId !== undefined) {
         this.#resume = {
           id: stock.sessionId,
@@ -145,9 +162,10 @@ export class HostedTransport {
     this.connection = this.#engine;
   }
 
-  /** Called by the Client. No I/O: the handshake opens the connection. */
+  /** Called by the Client. No I/O: the handshake opens the connection. `TypeError` for a gate that may take longer than all waits. */
   async start(): Promise<void> {
     if (this.#started) throw new HostedMcpError('ERR_PROTOCOL', 'The transport was started before');
+    this.#gateTimes?.();
     this.#started = true;
     this.#engine.attach({
       onMessage: (message) => this.onmessage?.(message),
@@ -168,6 +186,7 @@ export class HostedTransport {
   /** @internal The next request belongs to `link`. */
   [HAND_OVER](link: CallLink | undefined): void {
     this.#handedOver = link;
+    this.#gateTimes = undefined;
   }
 
   /** Resolves when the message was taken, for a request when its answer was delivered. Rejects with a `HostedMcpError`. */
@@ -219,12 +238,18 @@ export class HostedTransport {
     );
   }
 
-  /** Interactive authorization is not part of this release. Throws `ERR_REAUTHORIZATION_REQUIRED`. */
-  async finishAuth(_callback: unknown): Promise<void> {
-    throw new HostedMcpError(
-      'ERR_REAUTHORIZATION_REQUIRED',
-      'This release does not finish an authorization started by a redirect',
-    );
+  /**
+   * Finishes an authorization: `callback` is the whole URL that the browser came back to, or its query (with an
+   * `authProvider` the bare code will do). Then connect again. Throws what the provider's `finishAuth` throws, and a
+   * `TypeError` where the credentials do not come from an authorization by a user.
+   */
+  async finishAuth(callback: Callback): Promise<void> {
+    const { credentials, url } = this.#authorization ?? {};
+    const { finishAuth } = (credentials ?? {}) as Partial<AuthorizationCodeProvider>;
+    if (finishAuth === undefined) {
+      throw new TypeError('finishAuth() needs credentials of authorizationCodeGrant or an authProvider');
+    }
+    await finishAuth.call(credentials as AuthorizationCodeProvider, callback, url);
   }
 
   async #request(
@@ -241,6 +266,7 @@ export class HostedTransport {
     try {
       const answer = await this.#engine.request(message, {
         deadlineMs: link?.deadlineMs,
+        hold: link?.hold,
         onresumptiontoken,
         resumptionToken,
         signal: requestSignal,
@@ -256,7 +282,7 @@ export class HostedTransport {
     } catch (error) {
       if (isProbe) markForNegotiation(error);
       if (call?.takenBack !== true) this.#forget(message.id);
-      throw error;
+      throw this.#hasAuthProvider ? asUnauthorized(error, this.unauthorizedError) : error;
     }
   }
 
@@ -277,6 +303,8 @@ const OF_AUTHORIZATION: ReadonlySet<string> = new Set([
   'ERR_CREDENTIAL_REJECTED',
   'ERR_REAUTHORIZATION_REQUIRED',
   'ERR_INSUFFICIENT_SCOPE',
+  'ERR_CREDENTIAL_SOURCE',
+  'ERR_DISCOVERY',
 ]);
 
 /** So that `connect()` rejects with the error as it is, and nobody takes it for a question of versions. */

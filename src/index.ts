@@ -43,10 +43,15 @@ export type { SnapshotOptions } from './contract/read.js';
 export {
   type AccessToken,
   type AcquireOptions,
+  type AuthorizationCodeOptions,
+  type AuthorizationCodeProvider,
   type AuthProviderLike,
+  authorizationCodeGrant,
   bearerToken,
+  type Callback,
   type ClientAuth,
   type ClientCredentialsOptions,
+  type ClientIdentity,
   type Credential,
   type CredentialEvent,
   type CredentialProvider,
@@ -72,8 +77,10 @@ export {
   REFRESH_DEFAULTS,
   type RefreshPolicy,
   type RefreshTokenOptions,
+  type Registration,
   type Rejection,
   refreshTokenGrant,
+  type SecretEncoding,
   type StaticOptions,
   type StoredRecord,
   type TokenCommandOptions,
@@ -94,6 +101,7 @@ export {
   type HostedMcpErrorFields,
 } from './errors.js';
 export type { AfterVerdict, BeforeVerdict, CallFacts, Gate, ToolResult } from './gates/gate.js';
+export { type HostedFetch, hostedFetch } from './hosted-fetch.js';
 export {
   HostedTransport,
   type HostedTransportOptions,
@@ -124,3 +132,14 @@ export { RATE_LIMIT_DEFAULTS, type RateLimitOptions } from './rate-limit/options
 export type { RateLimitStore, Rule, Taken, TakeOptions } from './rate-limit/types.js';
 export { SESSION_DEFAULTS, type SessionOptions, type SessionSetup } from './session/options.js';
 export type { SessionInfo } from './session/session.js';
+export type {
+  ConnectionTelemetry,
+  RequestTelemetry,
+  Telemetry,
+  TelemetryEnd,
+  TelemetryEvent,
+  TelemetryFailure,
+  TelemetryRequest,
+  TelemetryRequestEvent,
+  TelemetryServer,
+} from './telemetry.js';

@@ -8,6 +8,8 @@ import { type Clock, systemClock } from './clock.js';
 import { type ContractOptions, type ResolvedContract, resolveContract } from './contract/options.js';
 import { resolveCredentials } from './credentials/index.js';
 import type { CredentialProvider, TokenSource } from './credentials/provider.js';
+import { type AuditLog, checkAudit } from './gates/audit-log.js';
+import type { AuditWriter } from './gates/audit-writer.js';
 import { checkGates, type Gate } from './gates/gate.js';
 import { checkAddress } from './http/address.js';
 import { type HttpOptions, type ResolvedHttpOptions, resolveHttpOptions } from './http/options.js';
@@ -18,6 +20,7 @@ import {
   resolveSessionOptions,
   type SessionOptions,
 } from './session/options.js';
+import { checkTelemetry, type Telemetry } from './telemetry.js';
 
 /** One line for the app's log. Carries no secret. */
 export interface LogEntry {
@@ -72,6 +75,10 @@ export interface HostedOptions {
   http?: HttpOptions | undefined;
   /** Asked in order before a tool call is sent and before its result is delivered; fail closed. */
   gates?: readonly Gate[] | undefined;
+  /** `auditLog()` of `mcp-holdfast/gates`: one line for each tool call and each refusal. */
+  audit?: AuditLog | undefined;
+  /** `otel()` of `mcp-holdfast/otel`, or one of your own: spans, metrics and trace context. */
+  telemetry?: Telemetry | undefined;
   clock?: Clock | undefined;
   /** `HostedClient` opens on the first call rather than in `connect()`. */
   lazyConnect?: boolean | undefined;
@@ -116,6 +123,8 @@ export interface ResolvedHostedOptions {
   readonly rateLimit: ResolvedRateLimit;
   readonly http: ResolvedHttpOptions;
   readonly gates: readonly Gate[];
+  readonly audit: AuditWriter | undefined;
+  readonly telemetry: Telemetry | undefined;
   readonly clock: Clock;
   readonly lazyConnect: boolean;
   readonly logger: ((entry: LogEntry) => void) | undefined;
@@ -131,6 +140,8 @@ export const HOSTED_OPTION_NAMES = Object.freeze([
   'retry',
   'http',
   'gates',
+  'audit',
+  'telemetry',
   'clock',
   'lazyConnect',
   'logger',
@@ -173,6 +184,8 @@ export function resolveHostedOptions(
     retry: resolveRetry(read.any('retry') as RetryOptions | undefined),
     http,
     gates: checkGates(read.any('gates') as readonly Gate[] | undefined),
+    audit: checkAudit(read.any('audit') as AuditLog | undefined),
+    telemetry: checkTelemetry(read.any('telemetry') as Telemetry | undefined),
     clock,
     lazyConnect: read.oneOf('lazyConnect', [true, false] as const) ?? false,
     logger: read.func<(entry: LogEntry) => void>('logger'),

@@ -24,7 +24,8 @@ export interface Command {
 
 /** Text, whole. Nothing is buffered beyond what the stream itself does. */
 export interface TextOutput {
-  write(text: string): unknown;
+  /** `done`: told when it has left, or why it could not. */
+  write(text: string, done?: (error?: Error | null) => void): unknown;
 }
 
 export interface CommandIo {

@@ -26,4 +26,15 @@ export const COMMANDS: readonly CommandEntry[] = Object.freeze([
     summary: 'examine the way to a server from inside this environment',
     load: async () => (await import('./doctor/index.js')).doctor,
   },
+  {
+    name: 'bridge',
+    summary: 'stdio on one side, a hosted server on the other: for hosts that launch commands',
+    isService: true,
+    load: async () => (await import('./bridge/index.js')).bridge,
+  },
+  {
+    name: 'audit',
+    summary: 'verify an audit log: find removed, changed or moved lines',
+    load: async () => (await import('./audit.js')).audit,
+  },
 ]);

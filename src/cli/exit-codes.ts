@@ -54,6 +54,7 @@ const BY_CODE: Readonly<Record<HostedMcpErrorCode, ExitCode>> = Object.freeze({
   ERR_CONTRACT_CHANGED: EXIT.finding,
   ERR_TOOL_NOT_PINNED: EXIT.finding,
   ERR_DENIED: EXIT.finding,
+  ERR_CALL_LIMIT: EXIT.finding,
   ERR_ABORTED: EXIT.interrupted,
   ERR_CLOSED: EXIT.interrupted,
 });

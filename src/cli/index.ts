@@ -5,12 +5,16 @@
  * Guarantees that Ctrl-C ends a command in its own time, a second one at once, and that all output has left before the
  * process ends. Never does anything that `runCli` could do.
  */
-import { systemClock } from '../clock.js';
+import { sleep, systemClock } from '../clock.js';
 import type { CommandIo } from './command.js';
 import { COMMANDS } from './commands.js';
 import { EXIT } from './exit-codes.js';
 import { runCli } from './run.js';
 
+/** Long enough for whoever reads; who does not shall not keep a service. */
+const FLUSH_MS = 500;
+
+const isService = COMMANDS.find(({ name }) => name === process.argv[2])?.isService === true;
 const stop = new AbortController();
 for (const signal of ['SIGINT', 'SIGTERM'] as const) {
   process.on(signal, () => {
@@ -19,8 +23,10 @@ for (const signal of ['SIGINT', 'SIGTERM'] as const) {
   });
 }
 for (const stream of [process.stdout, process.stderr]) {
-  // Whoever read it has left: there is nobody to tell.
-  stream.on('error', () => process.exit(EXIT.interrupted));
+  // Whoever read it has left: there is nobody to tell. A service ends in its own time.
+  stream.on('error', () => {
+    if (!isService) process.exit(EXIT.interrupted);
+  });
 }
 
 const io: CommandIo = {
@@ -36,6 +42,7 @@ const io: CommandIo = {
 const status = await runCli(process.argv.slice(2), io, COMMANDS);
 for (const stream of [process.stdout, process.stderr]) {
   // A pipe takes what is written later than write() returns.
-  await new Promise((resolve) => stream.write('', resolve));
+  const written = new Promise((resolve) => stream.write('', resolve));
+  await (isService ? Promise.race([written, sleep(io.clock, FLUSH_MS)]) : written);
 }
 process.exit(status);

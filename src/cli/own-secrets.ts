@@ -52,6 +52,11 @@ export class OwnSecrets {
     } as CredentialProvider;
   }
 
+  /** The text without what is known here. */
+  text(text: string): string {
+    return this.#redactor.text(text);
+  }
+
   /** The snapshot itself where it holds no secret. */
   without(snapshot: ContractSnapshot): ContractSnapshot {
     const cleaned = this.#redactor.value(snapshot) as ContractSnapshot;

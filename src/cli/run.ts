@@ -1,8 +1,8 @@
 /**
  * One run of `mcp-holdfast`: which command, and how its end is told.
  *
- * Guarantees an exit status for every end, one line on stderr for every failure, and status 130 after Ctrl-C. Never
- * touches the process, so that tests run it as it is.
+ * Guarantees an exit status for every end, one line on stderr for every failure, and status 130 after Ctrl-C (of a
+ * service, its own). Never touches the process, so that tests run it as it is.
  */
 import { type Command, type CommandIo, UsageError } from './command.js';
 import { EXIT, exitCodeOf } from './exit-codes.js';
@@ -15,6 +15,8 @@ import { VERSION } from './version.js';
 export interface CommandEntry {
   readonly name: string;
   readonly summary: string;
+  /** Runs until its input ends: a signal is an end like any other, and nobody has to read what it says. */
+  readonly isService?: boolean | undefined;
   load(): Promise<Command>;
 }
 
@@ -49,7 +51,7 @@ export async function runCli(
       return EXIT.ok;
     }
     const status = await command.run(rest, io);
-    return io.signal.aborted ? EXIT.interrupted : status;
+    return io.signal.aborted && entry.isService !== true ? EXIT.interrupted : status;
   } catch (error) {
     return ended(error, io, `${PROGRAM} ${name}`);
   }

@@ -35,8 +35,9 @@ interface AnswerParts {
   readonly redactor: Redactor;
   readonly way: Route;
   readonly stream: StreamRoute | undefined;
-  /** What was sent as `cookie`. */
+  /** What was sent as `cookie`, and as `dpop`. */
   readonly cookie: string | undefined;
+  readonly proof: string | undefined;
   readonly cookies: CookieJar | undefined;
   settled(facts: StreamFacts, stillOpen: boolean): void;
   ended(status: number | undefined, sent: boolean, bytes: number): void;
@@ -87,6 +88,12 @@ export class Answer implements ResponseSink {
   head(head: ResponseHead): void {
     this.#head = head;
     this.#parts.heard(head);
+    const { credential } = this.#parts.way;
+    if (credential.answered !== undefined) {
+      const dpopNonce = header(head, 'dpop-nonce');
+      const date = head.status === 401 ? header(head, 'date') : undefined;
+      if (dpopNonce !== undefined || date !== undefined) credential.answered({ dpopNonce, date });
+    }
     if (head.headers['set-cookie'] !== undefined) this.#parts.cookies?.store(head);
     const type = mediaType(head);
     this.#type = type;
@@ -270,6 +277,8 @@ export class Answer implements ResponseSink {
           facts.challenges = this.#redactor().value(parseChallenges(challenges)) as Challenge[];
         const retryAfterMs = retryAfterOf(head, clock.now());
         if (retryAfterMs !== undefined) facts.retryAfterMs = retryAfterMs;
+        const dpopNonce = header(head, 'dpop-nonce');
+        if (dpopNonce !== undefined) facts.dpopNonce = dpopNonce;
       }
     }
     if (this.#lastEventId !== undefined) facts.lastEventId = this.#lastEventId;
@@ -284,9 +293,10 @@ export class Answer implements ResponseSink {
     this.#parts.settled(facts, this.#mode === 'events' && part.failure === undefined);
   }
 
-  /** With what only this exchange knows: the new session's id, and cookies, which some balancers change each time. */
+  /** With what only this exchange knows: its proof, the new session's id, and cookies, which some balancers change each time. */
   #redactor(): Redactor {
-    const { redactor, cookie, method } = this.#parts;
+    const { redactor, cookie, proof, method } = this.#parts;
+    if (proof !== undefined) redactor.add(proof);
     const head = this.#head;
     const pairs = cookie?.split(/; */) ?? [];
     if (head !== undefined) {

@@ -5,18 +5,26 @@
  */
 import { HostedMcpError } from '../errors.js';
 import type { CallFacts } from '../gates/gate.js';
-import type { Session } from '../session/session.js';
+import type { KnownTool } from '../gates/tool-book.js';
+import type { SessionInfo } from '../session/session.js';
 import type { Call } from './ledger.js';
 import type { CallDone } from './types.js';
 
-export function callFacts(call: Call, session: Session | undefined): CallFacts {
+/** `known`: the tool as it was listed last. */
+export function callFacts(
+  call: Call,
+  session: SessionInfo | undefined,
+  known: KnownTool | undefined,
+): CallFacts {
   const { arguments: args, _meta: meta } = call.message.params ?? {};
   return {
     method: call.method,
     ...(call.tool !== undefined && { tool: call.tool }),
     ...(typeof args === 'object' && args !== null && { arguments: args as Record<string, unknown> }),
+    ...(known !== undefined && { toolDigest: known.digest }),
+    ...(known?.annotations !== undefined && { annotations: known.annotations }),
     ...(typeof meta === 'object' && meta !== null && { meta: meta as Record<string, unknown> }),
-    ...(session !== undefined && { session: session.info }),
+    ...(session !== undefined && { session }),
   };
 }
 

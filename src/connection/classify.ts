@@ -227,7 +227,11 @@ function classify401(facts: ExchangeFacts, context: ClassifyContext, inSession: 
     executed: challenge ? false : 'unknown',
     challenge,
   };
-  if (context.credentialStale || !inSession || scopeChallenge(facts) !== undefined) return credential;
+  // The proof is at fault, not the session (RFC 9449, 9).
+  const wantsNonce = facts.challenges?.some(({ error }) => error === 'use_dpop_nonce') === true;
+  if (context.credentialStale || !inSession || wantsNonce || scopeChallenge(facts) !== undefined) {
+    return credential;
+  }
   const named = speaksOfSession(facts);
   if (!context.credentialNewer && !named && challenge !== undefined) return credential;
   return {

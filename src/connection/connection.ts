@@ -8,7 +8,7 @@ import type { SnapshotOptions } from '../contract/read.js';
 import type { ContractSnapshot } from '../contract/types.js';
 import type { Disposer } from '../disposer.js';
 import { HostedMcpError } from '../errors.js';
-import { Emitter, type OnceOptions } from '../events.js';
+import type { OnceOptions } from '../events.js';
 import { createHttpClient } from '../http/create.js';
 import type { HttpClient } from '../http/exchange.js';
 import type { JsonRpcMessage, JsonRpcNotification, JsonRpcRequest, JsonRpcResponse } from '../json-rpc.js';
@@ -25,23 +25,27 @@ import type { ConnectionState } from '../session/state.js';
 import { doneFacts } from './call-facts.js';
 import { ContractUse } from './contract-use.js';
 import { CredentialUse } from './credential-use.js';
+import { observe, PublishedEvents } from './diagnostics.js';
 import { Discovery } from './discovery.js';
 import { asTheLedgerSays, brokenOnTheWay } from './failures.js';
+import { GateUse } from './gate-use.js';
+import { healthOf } from './health.js';
 import { IdleLearning } from './idle-learning.js';
 import { Call, Ledger, type RequestOptions } from './ledger.js';
 import { Lifecycle } from './lifecycle.js';
-import { logEvents } from './log.js';
 import { LISTEN } from './outgoing.js';
 import { isOwnProgress } from './own-progress.js';
 import { Posts } from './posts.js';
+import { hearProvider } from './provider-events.js';
+import { Ending, type Revocation } from './revocation.js';
 import { Stats } from './stats.js';
 import type { Connection, ConnectionEvents, ConnectionHealth } from './types.js';
 import { MessageWay } from './way.js';
 import { Wire } from './wire.js';
 
-/** What a face does with messages that are no answers, and with errors nobody awaits. */
+/** What a face does with messages that are no answers (`about`: the call on whose stream one came), and with errors. */
 export interface Face {
-  onMessage(message: JsonRpcMessage): void;
+  onMessage(message: JsonRpcMessage, about?: Call): void;
   onError(error: Error): void;
   /** A session stands: its id, which the SDK's interface shows. */
   onSession(id: string | undefined, info: SessionInfo): void;
@@ -50,7 +54,7 @@ export interface Face {
 export class HostedConnection implements Connection {
   readonly stats = new Stats();
   readonly #options: ResolvedHostedOptions;
-  readonly #emitter = new Emitter<ConnectionEvents>();
+  readonly #emitter = new PublishedEvents();
   readonly #redactor = new Redactor();
   readonly #ledger = new Ledger();
   readonly #http: HttpClient;
@@ -66,11 +70,10 @@ export class HostedConnection implements Connection {
   readonly #discovery: Discovery;
   readonly #posts: Posts;
   readonly #contract: ContractUse;
-  readonly #providerEvents: Disposer | undefined;
+  readonly #gates: GateUse;
+  readonly #ending: Ending;
   #face: Face | undefined;
-  #closing: Promise<void> | undefined;
   #lastCallMs: number | undefined;
-  #verifyingAhead = false;
 
   /** `parts.http`: the way to a server that is not reached by HTTP. */
   constructor(options: ResolvedHostedOptions, parts: { http?: OwnHttp } = {}) {
@@ -112,9 +115,17 @@ export class HostedConnection implements Connection {
       keepAliveTimeoutMs: http.keepAliveTimeoutMs,
       idleLimitMs: options.streams.idleLimitMs,
     });
-    const onMessage = (message: JsonRpcMessage, session: Session | undefined) =>
-      this.#deliver(message, session);
-    this.#setUp = new SetUp({ clock, wire: this.#wire, options: options.session, onMessage });
+    const onMessage = (message: JsonRpcMessage, session: Session | undefined, about?: Call) =>
+      this.#deliver(message, session, about);
+    this.#gates = new GateUse({
+      options,
+      stats: this.stats,
+      emitter: this.#emitter,
+      redactor: this.#redactor,
+      session: () => this.#keeper.session,
+      readTools: () => this.#contract.snapshot(),
+    });
+    this.#setUp = new SetUp({ clock, wire: this.#wire, options: this.#gates.sessionOptions, onMessage });
     this.#lifecycle = new Lifecycle({
       options,
       wire: this.#wire,
@@ -145,10 +156,13 @@ export class HostedConnection implements Connection {
       onState: (current, previous, error) =>
         this.#emitter.emit('state', { current, previous, ...(error !== undefined && { code: error.code }) }),
       setUp: (session, previous, reason, signal) =>
-        this.#setUp.run(session, previous, reason, signal).catch((error: unknown) => {
-          this.#lifecycle.withdraw(session);
-          throw error;
-        }),
+        this.#gates
+          .established(session, signal)
+          .then(() => this.#setUp.run(session, previous, reason, signal))
+          .catch((error: unknown) => {
+            this.#lifecycle.withdraw(session);
+            throw error;
+          }),
       onEstablished: (session, previous, reason) => this.#lifecycle.established(session, previous, reason),
       onSuspect: (session, reason) =>
         this.#emitter.emit('session-suspect', { session: session.info, reason }),
@@ -173,6 +187,7 @@ export class HostedConnection implements Connection {
       limiter,
       serverLimits,
       setUp: this.#setUp,
+      gates: this.#gates,
       stats: this.stats,
       emitter: this.#emitter,
       deliver: onMessage,
@@ -186,19 +201,37 @@ export class HostedConnection implements Connection {
       deliver: onMessage,
       onPosted: (session) => this.#lifecycle.callEnded(session),
     });
-    this.#providerEvents = credentials.onEvent?.((event) => {
-      const { type, ...payload } = event;
-      this.#emitter.emit(`credential-${type}`, payload as never);
-      if (type !== 'failed') this.#verifyAhead();
+    const providerEvents = hearProvider(credentials, {
+      emitter: this.#emitter,
+      keeper: this.#keeper,
+      credential: this.#credential,
+      limiter,
     });
-    if (options.logger !== undefined) logEvents(this.#emitter, options.logger);
+    this.#ending = new Ending({
+      clock,
+      credentials,
+      wire: this.#wire,
+      http: this.#http,
+      ledger: this.#ledger,
+      keeper: this.#keeper,
+      lifecycle: this.#lifecycle,
+      posts: this.#posts,
+      audit: this.#gates.audit,
+      others: [
+        { close: () => providerEvents?.dispose() },
+        limiter,
+        { close: () => this.#contract.watch?.close() },
+        this.#emitter,
+      ],
+    });
+    observe(this, { options, emitter: this.#emitter, ledger: this.#ledger, redactor: this.#redactor });
   }
 
   get state(): ConnectionState {
     return this.#keeper.state;
   }
   get session(): SessionInfo | undefined {
-    return this.#keeper.session?.info;
+    return this.#gates.session;
   }
 
   snapshot(options?: SnapshotOptions): Promise<ContractSnapshot> {
@@ -221,15 +254,7 @@ export class HostedConnection implements Connection {
   }
 
   health(): ConnectionHealth {
-    const { state, failure, sinceMs } = this.#keeper;
-    const retryAfterMs = failure?.retryAfterMs ?? (this.#limiter.pausedMs || undefined);
-    return {
-      ok: state !== 'unstable' && state !== 'blocked' && state !== 'closed',
-      state,
-      sinceMs: this.#options.clock.now() - sinceMs,
-      ...(failure !== undefined && { code: failure.code, reason: failure.reason ?? failure.message }),
-      ...(retryAfterMs !== undefined && { retryAfterMs }),
-    };
+    return healthOf(this.#keeper, this.#limiter, this.#options.clock);
   }
 
   // ---- what a face calls -------------------------------------------------------------------------
@@ -260,8 +285,8 @@ export class HostedConnection implements Connection {
 
   /** Whether anything above would hear a notification; decides under `streams.listen: 'auto'`. */
   setListening(wanted: boolean): void {
-    // The watch on the contract hears `list_changed` there.
-    this.#lifecycle.setListening(wanted || this.#options.contract?.watch === true);
+    // `list_changed` is heard there.
+    this.#lifecycle.setListening(wanted || this.#gates.watchesTools);
   }
 
   /** Sends a request; resolves with the server's own answer, rejects with a `HostedMcpError`. */
@@ -271,16 +296,16 @@ export class HostedConnection implements Connection {
       this.#ended(ended, error),
     );
     options.onCall?.(call);
-    if (this.#closing !== undefined) {
-      call.fail(call.error('ERR_CLOSED', 'The connection was ended here'));
+    this.#ledger.add(call);
+    if (this.#ending.hasBegun) {
+      call.fail(this.#ending.error(call));
       return call.promise;
     }
-    this.#ledger.add(call);
     if (options.isOwn !== true) this.#contract.seen(message);
     if (this.#lastCallMs !== undefined && this.#ledger.waiting === 1 && isOfAgent(call)) {
       this.#idle.gap(call.startedAtMs - this.#lastCallMs);
     }
-    this.#way.travel(call).then(
+    (call.trace?.within(() => this.#way.travel(call)) ?? this.#way.travel(call)).then(
       (answer) => call.succeed(answer),
       (error) =>
         call.fail(
@@ -323,7 +348,7 @@ export class HostedConnection implements Connection {
   /** Sends the face's answer to a server's request, to the session that asked; to nobody if that is gone. */
   async respond(message: JsonRpcResponse): Promise<void> {
     const bound = this.#serverRequests.outgoing(message);
-    if (bound !== undefined) await this.#posts.send(bound.message, bound.session);
+    if (bound !== undefined && !this.#ending.hasBegun) await this.#posts.send(bound.message, bound.session);
   }
 
   /** DELETEs the session; the next call opens another. */
@@ -332,8 +357,11 @@ export class HostedConnection implements Connection {
   }
 
   close(options: { deleteSession: boolean } = { deleteSession: true }): Promise<void> {
-    this.#closing ??= this.#close(options.deleteSession).catch(() => {});
-    return this.#closing;
+    return this.#ending.close(options.deleteSession);
+  }
+
+  revoke(reason?: string): Promise<Revocation> {
+    return this.#ending.revoke(reason);
   }
 
   #ended(call: Call, error: unknown): void {
@@ -347,49 +375,22 @@ export class HostedConnection implements Connection {
     if (call.options.isOwn !== true && this.#emitter.wants('call')) {
       this.#emitter.emit('call', doneFacts(call, clock.now() - durationMs, durationMs, error));
     }
+    this.#gates.audit?.ended(call, error, durationMs);
     this.#lifecycle.callEnded(call.session);
-  }
-
-  /** After a refresh, in the agent's think-time: is the session still good? A real call shall not be the one to find out. */
-  #verifyAhead(): void {
-    const { session } = this.#keeper;
-    // A source that is new at every use would otherwise call for its own next change.
-    if (session === undefined || this.#verifyingAhead || this.#credential.isAlwaysNew) return;
-    if (this.#limiter.pausedMs > 0) return;
-    this.#verifyingAhead = true;
-    this.#credential
-      .acquire()
-      .then((credential) => this.#keeper.verify(session, credential))
-      .catch(() => {})
-      .finally(() => {
-        this.#verifyingAhead = false;
-      });
   }
 
   #stands(session: Session): void {
     const id = session.revealId();
-    this.#face?.onSession(id, session.info);
+    this.#face?.onSession(id, this.#gates.shown(session.info));
   }
 
-  #deliver(message: JsonRpcMessage, session: Session | undefined): void {
+  #deliver(message: JsonRpcMessage, session: Session | undefined, about?: Call): void {
     if (session?.phase === 'ended' || isOwnProgress(message)) return;
+    this.#gates.heard(message, session);
     if ('method' in message && message.method === 'notifications/tools/list_changed')
       this.#contract.watch?.changed();
-    this.#face?.onMessage(session === undefined ? message : this.#serverRequests.incoming(message, session));
-  }
-
-  async #close(deleteSession: boolean): Promise<void> {
-    const session = this.#keeper.close();
-    this.#lifecycle.close();
-    this.#providerEvents?.dispose();
-    for (const call of this.#ledger.all())
-      call.fail(call.error('ERR_CLOSED', 'The connection was ended here'));
-    if (session !== undefined && deleteSession) await this.#lifecycle.delete(session);
-    this.#wire.dropLingering();
-    this.#limiter.close();
-    this.#contract.watch?.close();
-    this.#emitter.close();
-    await this.#http.close();
+    const known = session === undefined ? message : this.#serverRequests.incoming(message, session);
+    this.#face?.onMessage(known, about);
   }
 }
 

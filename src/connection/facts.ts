@@ -21,6 +21,8 @@ export interface ExchangeFacts {
   readonly contentType?: string;
   readonly challenges?: readonly Challenge[];
   readonly retryAfterMs?: number;
+  /** `DPoP-Nonce` of a refusal (RFC 9449, 8.2). */
+  readonly dpopNonce?: string;
   /** The JSON-RPC answer, or the JSON-RPC error that arrived without an id. */
   readonly message?: JsonRpcResponse;
   /** Whether `message` carries the request's id, none (or null), or another one. */

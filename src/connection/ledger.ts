@@ -15,6 +15,8 @@ import type { ExchangeHandle } from '../http/exchange.js';
 import type { JsonRpcRequest, JsonRpcResponse, RequestId } from '../json-rpc.js';
 import { toolOf } from '../json-rpc.js';
 import type { Session } from '../session/session.js';
+import type { CallTrace } from './call-trace.js';
+import type { GateRecord } from './gate-record.js';
 import { LISTEN } from './outgoing.js';
 
 export interface RequestOptions {
@@ -24,6 +26,8 @@ export interface RequestOptions {
   /** Takes up the response stream of an earlier request instead of sending this one. */
   readonly resumptionToken?: string | undefined;
   readonly onresumptiontoken?: ((token: string) => void) | undefined;
+  /** Stops the caller's own timer, where its owner can; what it gives starts it again. */
+  readonly hold?: (() => () => void) | undefined;
   /** Told of the call before it begins its way. */
   readonly onCall?: ((call: Call) => void) | undefined;
   /** Asked by the connection itself, and no call of the agent's. */
@@ -48,10 +52,15 @@ export class Call {
   attempts = 0;
   /** Rounds it has made, the first included. */
   tries = 1;
+  #roundsFor: Set<string> | undefined;
   /** Times it was stopped at the last moment, because its payment had become too old. */
   heldBack = 0;
   /** The session it was last sent on. */
   session: Session | undefined;
+  /** Where the app wants to know of it. */
+  trace: CallTrace | undefined;
+  /** Where gates or an audit look at it. */
+  gates: GateRecord | undefined;
   /** The arguments a gate put in place of the caller's. */
   rewritten: Readonly<Record<string, unknown>> | undefined;
   /** The caller has taken it back itself and knows. */
@@ -122,6 +131,14 @@ export class Call {
     this.#controller ??= new AbortController();
     if (this.ended) this.#controller.abort(this.#error);
     return this.#controller.signal;
+  }
+
+  /** True once for each reason. */
+  isFirstRoundFor(reason: string): boolean {
+    this.#roundsFor ??= new Set();
+    if (this.#roundsFor.has(reason)) return false;
+    this.#roundsFor.add(reason);
+    return true;
   }
 
   /** An error about this call, with the ledger's word on what happened to it. */
@@ -236,6 +253,8 @@ export class Call {
 export class Ledger {
   readonly #calls = new Map<RequestId, Call>();
   readonly #standing = new Set<Call>();
+  /** Told of each call before it begins its way. */
+  onAdd: ((call: Call) => void) | undefined;
 
   get size(): number {
     return this.#calls.size;
@@ -247,6 +266,7 @@ export class Ledger {
   add(call: Call): void {
     this.#calls.set(call.id, call);
     if (call.method === LISTEN) this.#standing.add(call);
+    this.onAdd?.(call);
   }
   get(id: unknown): Call | undefined {
     return typeof id === 'string' || typeof id === 'number' ? this.#calls.get(id) : undefined;

@@ -16,6 +16,8 @@ const LINES = {
   'credential-refreshed': ['info', 'The credential was refreshed.'],
   'credential-adopted': ['info', 'A credential refreshed elsewhere was adopted.'],
   'credential-failed': ['warn', 'The credential could not be refreshed.'],
+  'credential-scope-widened': ['warn', 'The credential got a wider scope, because the server asked for it.'],
+  'credential-server-changed': ['warn', 'The server names another authorization server than before.'],
   'stream-cut': ['debug', 'A stream was cut.'],
   'stream-reopened': ['debug', 'A stream was opened again.'],
   'stream-gap': ['info', 'Notifications may have been missed.'],
@@ -28,12 +30,16 @@ const LINES = {
   'rate-restored': ['info', 'The store of the rate limit is back.'],
   'contract-changed': ['warn', 'The server offers something else than was pinned.'],
   'contract-unreadable': ['warn', 'What the server offers could not be read.'],
+  'call-chain': ['warn', 'An unusual chain of calls.'],
   call: ['debug', 'A request has ended.'],
   exchange: ['debug', 'An HTTP request has ended.'],
 } as const satisfies Record<keyof ConnectionEvents, readonly [LogEntry['level'], string]>;
 
+/** All kinds of events there are. */
+export const EVENT_NAMES = Object.freeze(Object.keys(LINES)) as readonly (keyof ConnectionEvents)[];
+
 export function logEvents(emitter: Emitter<ConnectionEvents>, logger: (entry: LogEntry) => void): void {
-  for (const event of Object.keys(LINES) as (keyof ConnectionEvents)[]) {
+  for (const event of EVENT_NAMES) {
     const [level, message] = LINES[event];
     // Payloads are interfaces, which have no index signature.
     emitter.on(event, (payload) =>

@@ -3,7 +3,7 @@
  *
  * Guarantees that headers and body are made from the same message in one place, so that they cannot differ
  * (MCP 2026-07-28, "Request Metadata"), and that a header the engine answers for is never the caller's. Never
- * changes what the caller asked, save for the arguments a gate put in their place.
+ * changes what the caller asked, save for the arguments a gate put in their place and the trace context in `_meta`.
  */
 import type { JsonRpcRequest, RequestId } from '../json-rpc.js';
 import type { Session } from '../session/session.js';
@@ -60,6 +60,7 @@ export function outgoing(
   if (call.rewritten !== undefined)
     message = { ...message, params: { ...message.params, arguments: call.rewritten } };
   if (session.info.era === 'stateless' && call.attempts > 0) message = reissued(message, call.attempts);
+  if (call.trace !== undefined) message = call.trace.carry(message);
   return { message, route: routeOf(message, call.options.headers) };
 }
 

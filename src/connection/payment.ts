@@ -46,6 +46,7 @@ export async function pay(call: Call, { limiter, options }: Parts): Promise<Paym
   const madeAtMs = options.clock.monotonic();
   const waited = madeAtMs - startedAtMs >= WAITED_MS;
   if (waited) call.waits.rateMs += madeAtMs - startedAtMs;
+  call.trace?.waited('rateMs', madeAtMs - startedAtMs);
   return { madeAtMs, waited };
 }
 

@@ -59,6 +59,7 @@ export async function resumeCall(
       cause: error,
     });
   });
+  if (facts.message !== undefined) call.trace?.happened({ type: 'stream-resumed' });
   return { ...facts, resumed: true };
 }
 
@@ -80,9 +81,10 @@ export function elsewhereFacts(parts: MessageWayParts, call: Call, session: Sess
 
 export function tellCut(
   parts: MessageWayParts,
-  { method }: Call,
+  { method, trace }: Call,
   session: Session,
   { ageMs = 0, idleMs = 0 }: StreamFacts,
 ): void {
+  trace?.happened({ type: 'stream-cut', ageMs, idleMs });
   parts.emitter.emit('stream-cut', { session: session.number, ageMs, idleMs, method });
 }

@@ -6,11 +6,13 @@ import type { ContractSnapshot } from '../contract/types.js';
 import type { ContractEvents } from '../contract/watch.js';
 import type { Disposer } from '../disposer.js';
 import type { Executed, HostedMcpError, HostedMcpErrorCode } from '../errors.js';
+import type { CallChain } from '../gates/gate.js';
 import type { RequestId } from '../json-rpc.js';
 import type { LossCause } from '../session/keeper-parts.js';
 import type { SessionInfo } from '../session/session.js';
 import type { ConnectionState } from '../session/state.js';
 import type { Histogram } from './histogram.js';
+import type { Revocation } from './revocation.js';
 import type { ExchangeDone } from './route.js';
 
 export type { SnapshotOptions } from '../contract/read.js';
@@ -55,6 +57,10 @@ export interface ConnectionEvents extends ContractEvents {
   'credential-refreshed': { readonly id: string; readonly generation: number; readonly expiresAtMs?: number };
   'credential-adopted': { readonly id: string; readonly generation: number; readonly expiresAtMs?: number };
   'credential-failed': { readonly id: string; readonly error: HostedMcpError };
+  /** A machine's credential got a wider scope, because the server asked for it. */
+  'credential-scope-widened': { readonly id: string; readonly scope: string };
+  /** The server names another authorization server than before; both as issuers. */
+  'credential-server-changed': { readonly id: string; readonly previous: string; readonly current: string };
   'stream-cut': {
     readonly session: number;
     readonly ageMs: number;
@@ -76,6 +82,8 @@ export interface ConnectionEvents extends ContractEvents {
   /** The shared store is away: what `onStoreDown` says holds. */
   'rate-degraded': { readonly key: string; readonly reason: string };
   'rate-restored': { readonly key: string };
+  /** An unusual chain of calls, as `chainAlarm()` of `mcp-holdfast/gates` finds it. */
+  'call-chain': CallChain;
   call: CallDone;
   exchange: ExchangeDone;
 }
@@ -136,6 +144,12 @@ export interface Connection {
    * `TypeError` where no contract is watched (`contract` option).
    */
   acceptContract(snapshot?: ContractSnapshot): void;
+  /**
+   * The kill switch: no call goes out any more, calls under way are cancelled, the session is deleted, the token is
+   * revoked at its issuer (RFC 7009) where its source can, and the connection is closed. Done within a second, whatever
+   * hangs; what could not be done by then is `failed`. Never rejects.
+   */
+  revoke(reason?: string): Promise<Revocation>;
   /** Deletes the session and ends everything. Never rejects. */
   close(): Promise<void>;
 }

@@ -12,6 +12,8 @@ import type { Session } from '../session/session.js';
 import type { SetUp } from '../session/set-up.js';
 import type { CredentialUse } from './credential-use.js';
 import type { Discovery } from './discovery.js';
+import type { GateUse } from './gate-use.js';
+import type { Call } from './ledger.js';
 import type { Stats } from './stats.js';
 import type { ConnectionEvents } from './types.js';
 import type { Wire } from './wire.js';
@@ -26,9 +28,10 @@ export interface MessageWayParts {
   readonly serverLimits: ServerLimits;
   readonly setUp: SetUp;
   readonly contract: ContractWatch | undefined;
+  readonly gates: GateUse;
   readonly stats: Stats;
   readonly emitter: Emitter<ConnectionEvents>;
-  deliver(message: JsonRpcMessage, session: Session): void;
+  deliver(message: JsonRpcMessage, session: Session, about?: Call): void;
   /** Pending while the session's listen stream is being opened for the first time. */
   opening(): Promise<void> | undefined;
 }

@@ -7,13 +7,12 @@
  */
 import { fullJitter, sleep } from '../clock.js';
 import type { Credential } from '../credentials/provider.js';
-import { askAfter, askBefore, type ToolResult } from '../gates/gate.js';
+import { HostedMcpError } from '../errors.js';
 import { isErrorResponse, type JsonRpcResponse } from '../json-rpc.js';
-import { InitializeRefused, rejectionOf } from '../session/handshake.js';
+import { InitializeRefused, rejectionOf, renewalReason } from '../session/handshake.js';
 import { Session } from '../session/session.js';
 import { RecentIds } from '../streams/recent-ids.js';
 import { Subscription } from '../streams/subscription.js';
-import { callFacts } from './call-facts.js';
 import { afterResume, type ClassifyContext, classify, type Verdict } from './classify.js';
 import { refusalInBand } from './discovery.js';
 import { failureOf, isRead } from './failures.js';
@@ -50,7 +49,9 @@ export class MessageWay {
       payment ??= call.options.resumptionToken === undefined ? await pay(call, this.#parts) : NOTHING_DUE;
       // What the gates and waits took: the tool may have changed in it.
       await this.#admit(call);
-      if (!this.#lastLook(session, credential, probe, payment)) {
+      const stands = this.#parts.gates.stand(call);
+      if (!stands) await this.#passGates(call);
+      if (!stands || !this.#lastLook(session, credential, probe, payment)) {
         // Spent when it is used: one that was made for another moment would crowd the server's window.
         if (!isGood(payment, this.#parts)) payment = undefined;
         else payment.waited = false;
@@ -82,25 +83,14 @@ export class MessageWay {
   async #admit(call: Call): Promise<void> {
     const admitted = this.#parts.contract?.admit(call.tool);
     if (admitted === undefined) return;
-    const started = this.#parts.options.clock.monotonic();
-    await call.waitFor(admitted, 'the contract to be read');
-    call.waits.gatesMs += this.#parts.options.clock.monotonic() - started;
+    const beforeMs = call.waits.gatesMs;
+    await this.#timed(call, 'gatesMs', call.waitFor(admitted, 'the contract to be read'));
+    this.#parts.stats.gate('contract', call.waits.gatesMs - beforeMs);
   }
 
   async #passGates(call: Call): Promise<void> {
-    const { gates, clock } = this.#parts.options;
-    if (gates.length === 0 || call.method !== 'tools/call') return;
-    const started = clock.monotonic();
-    const given = call.message.params?.arguments;
-    const args = await askBefore(
-      gates,
-      callFacts(call, this.#parts.keeper.session),
-      clock,
-      call.signal,
-      (gate, ms) => this.#parts.stats.gate(gate, ms),
-    );
-    if (args !== given) call.rewritten = args;
-    call.waits.gatesMs += clock.monotonic() - started;
+    const passing = this.#parts.gates.before(call);
+    if (passing !== undefined) await this.#timed(call, 'gatesMs', passing);
   }
 
   async #ready(call: Call): Promise<Session> {
@@ -118,7 +108,9 @@ export class MessageWay {
   async #acquire(call: Call, rejected?: ReturnType<typeof rejectionOf>): Promise<Credential> {
     const maxWaitMs = Math.max(0, call.deadlineMs - this.#parts.options.clock.monotonic());
     const acquired = this.#parts.credential.acquire(
-      rejected === undefined ? { maxWaitMs } : { maxWaitMs, rejected },
+      rejected === undefined
+        ? { maxWaitMs }
+        : { maxWaitMs, rejected, ...(rejected.status === 403 && { scope: rejected.scope }) },
     );
     return this.#timed(call, 'credentialMs', call.waitFor(acquired, 'a credential'));
   }
@@ -159,6 +151,7 @@ export class MessageWay {
     }
     if (resumptionToken !== undefined)
       return resumeCall(this.#parts, call, session, { from: { cursor: resumptionToken }, adopts: true });
+    if (call.gates !== undefined) call.gates.generation = credential.generation;
     const { message: asked, route } = outgoing(call, session);
     const message = this.#ownProgress.ask(asked);
     const subscribed =
@@ -188,7 +181,7 @@ export class MessageWay {
       },
       attach: (handle) => (subscribed ?? call).attach(handle),
       onMessage: (each) =>
-        subscribed === undefined ? this.#parts.deliver(each, session) : subscribed.receive(each),
+        subscribed === undefined ? this.#parts.deliver(each, session, call) : subscribed.receive(each),
       onEventId: hasCursors ? onEventId : undefined,
     });
     if (isHeldBack && !call.ended) return undefined;
@@ -241,12 +234,25 @@ export class MessageWay {
         // Without a challenge of its own it may be another's 401, passed on: our token is not to be spent for that.
         else if (await this.#parts.keeper.accepts(session, credential)) throw failureOf(verdict, call, facts);
         const renewed = this.#acquire(call, rejectionOf(credential, facts));
-        if (retry.resendOn401 === 'never' || !verdict.challenged || !this.#mayGoAgain(call)) {
+        const reason = renewalReason(verdict, credential, facts);
+        if (retry.resendOn401 === 'never' || !verdict.challenged || !this.#mayGoAgain(call, reason)) {
           // The next call finds it renewed; this one cannot be sent again.
           renewed.catch(() => {});
           throw failureOf(verdict, call, facts);
         }
         await renewed;
+        return 'again';
+      }
+      case 'scope': {
+        if (verdict.executed !== false || retry.resendOn401 === 'never')
+          throw failureOf(verdict, call, facts);
+        call.markRefused();
+        await this.#acquire(call, rejectionOf(credential, facts)).catch((error: unknown) => {
+          const refusal = HostedMcpError.from(error);
+          if (refusal?.code !== 'ERR_INSUFFICIENT_SCOPE') throw error;
+          throw failureOf(verdict, call, facts, { authorizationUrl: refusal.authorizationUrl });
+        });
+        if (!this.#mayGoAgain(call)) throw failureOf(verdict, call, facts);
         return 'again';
       }
       case 'limited': {
@@ -308,27 +314,18 @@ export class MessageWay {
     credential: Credential,
     facts: StreamFacts,
   ): Promise<JsonRpcResponse> {
-    const { gates, clock } = this.#parts.options;
     const error = isErrorResponse(message);
     session.errorsInRow = error && (facts.status ?? 0) >= 400 ? session.errorsInRow + 1 : 0;
     if (session.errorsInRow === 0) this.#parts.keeper.succeeded(session, credential);
-    if (error) return message;
-    this.#parts.setUp.note(call.message);
-    if (gates.length === 0 || call.method !== 'tools/call') return message;
-    call.phase = 'answered';
-    // A result of `tools/call` to JSON-RPC is any object; what is no ToolResult is for the gates to refuse.
-    const given = message.result as unknown as ToolResult;
-    const result = await askAfter(gates, callFacts(call, session), given, clock, call.signal, (gate, ms) =>
-      this.#parts.stats.gate(gate, ms),
-    );
-    return result === given ? message : { ...message, result: result as unknown as Record<string, unknown> };
+    if (!error) this.#parts.setUp.note(call.message);
+    return this.#parts.gates.answered(call, session, message);
   }
 
   async #initialize(call: Call): Promise<JsonRpcResponse> {
     this.#parts.keeper.capture(call.message);
     try {
       const session = await this.#ready(call);
-      return { jsonrpc: '2.0', id: call.id, result: session.result };
+      return { jsonrpc: '2.0', id: call.id, result: this.#parts.gates.shownResult(session) };
     } catch (error) {
       // The server's own refusal is for the Client that asked, as it is.
       if (error instanceof InitializeRefused) return { ...error.answer, id: call.id };
@@ -342,10 +339,14 @@ export class MessageWay {
     );
   }
 
-  /** Counts a further round; false when there were enough, or no time is left. */
-  #mayGoAgain(call: Call): boolean {
-    if (call.ended || call.tries >= this.#parts.options.retry.maxAttempts) return false;
-    if (this.#parts.options.clock.monotonic() >= call.deadlineMs) return false;
+  /**
+   * Counts a further round; false when there were enough, or no time is left. Those that authorization costs by its own
+   * rules, before the first credential and for a nonce, are not counted, once each.
+   */
+  #mayGoAgain(call: Call, reason?: string): boolean {
+    if (call.ended || this.#parts.options.clock.monotonic() >= call.deadlineMs) return false;
+    if ((reason === 'none' || reason === 'use_dpop_nonce') && call.isFirstRoundFor(reason)) return true;
+    if (call.tries >= this.#parts.options.retry.maxAttempts) return false;
     call.tries += 1;
     return true;
   }
@@ -355,7 +356,9 @@ export class MessageWay {
     try {
       return await promise;
     } finally {
-      call.waits[wait] += this.#parts.options.clock.monotonic() - started;
+      const ms = this.#parts.options.clock.monotonic() - started;
+      call.waits[wait] += ms;
+      call.trace?.waited(wait, ms);
     }
   }
 }

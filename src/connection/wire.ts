@@ -3,7 +3,8 @@
  *
  * Guarantees that whatever a server answers, JSON, an event stream, HTML or nothing, ends as
  * `ExchangeFacts`; that messages which are no answer reach their receiver in order; and that every
- * answer is bounded. Never re-sends, never judges: `classify` does.
+ * answer is bounded. Never judges: `classify` does. Never sends again, save for what is no call of the app's and was
+ * refused for the nonce that its proof lacks, once.
  */
 import type { Clock } from '../clock.js';
 import type { ExchangeHandle, HttpClient, HttpRequest, ResponseHead } from '../http/exchange.js';
@@ -74,7 +75,8 @@ export class Wire {
     const body = JSON.stringify(message);
     const listens = method === LISTEN;
     const request = { method: 'POST', url, headers, body, stream: listens, givesWay: listens } as const;
-    return this.#authorized(request, way, method, expects);
+    const send = () => this.#authorized(request, way, method, expects);
+    return isMendedHere(way) ? send().then((facts) => this.#mended(facts, way, send)) : send();
   }
 
   /** Opens an event stream by GET; resolves when it has ended. */
@@ -104,7 +106,9 @@ export class Wire {
       url: this.#parts.url,
       headers: this.#headers(way, 'DELETE'),
     } as const;
-    return this.#run(request, await this.#authorize(request, way), way, 'DELETE', undefined, undefined);
+    const send = () => this.#authorized(request, way, 'DELETE', undefined);
+    const facts = await send();
+    return isMendedHere(way) ? this.#mended(facts, way, send) : facts;
   }
 
   /** Pays for one request ahead, by a sender whose own time must not run while it waits: then its way is 'paid'. */
@@ -131,6 +135,20 @@ export class Wire {
   dropLingering(): void {
     for (const handle of this.#lingering) handle.abort();
     this.#lingering.clear();
+  }
+
+  /** What the server refused unread, for a proof that wants its nonce (RFC 9449, 9), once more. */
+  async #mended(facts: StreamFacts, way: Route, send: () => Promise<StreamFacts>): Promise<StreamFacts> {
+    const { status, dpopNonce, challenges } = facts;
+    const wantsNonce = challenges?.some(({ error }) => error === 'use_dpop_nonce') === true;
+    if (status !== 401 || dpopNonce === undefined || !wantsNonce || way.signal?.aborted === true)
+      return facts;
+    try {
+      await this.pay('recovery', { signal: way.signal });
+    } catch {
+      return facts;
+    }
+    return send();
   }
 
   #pay({ toll, signal }: Route): Promise<void> | undefined {
@@ -188,11 +206,13 @@ export class Wire {
   ): Promise<StreamFacts> {
     const { clock, http, onExchange, redactor } = this.#parts;
     const { cookie } = request.headers;
+    // Good for this request alone: its answer sees to it that it is not shown.
+    const { dpop: proof } = secret;
     const { signal } = way;
     for (const name in secret) {
       const value = secret[name];
       if (value === undefined) continue;
-      this.#learn(value);
+      if (value !== proof) this.#learn(value);
       request.headers[name.toLowerCase()] = value;
     }
     const startedAtMs = clock.monotonic();
@@ -209,6 +229,7 @@ export class Wire {
         way,
         stream,
         cookie,
+        proof,
         cookies: this.#parts.affinityCookies ? (way.cookies ?? way.session?.cookies) : undefined,
         // The answer is complete; a stream may still be open behind it.
         settled: (facts, open) => {
@@ -255,4 +276,9 @@ export class Wire {
       break;
     }
   }
+}
+
+/** Who looks at the moment of sending answers for what is sent again: a call, with its ledger and its caller's rules. */
+function isMendedHere({ credential, onSent }: Route): boolean {
+  return credential.answered !== undefined && onSent === undefined;
 }

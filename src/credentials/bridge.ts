@@ -2,11 +2,17 @@
  * From and to the SDKs' own interfaces for credentials.
  *
  * Guarantees that an SDK's provider is read at every acquire, and that our provider behind an SDK's interface
- * makes one renewal per refusal. Never opens a browser: a flow that needs a person ends with
+ * makes one renewal per refusal. Never opens a browser: what needs a person ends with
  * `ERR_REAUTHORIZATION_REQUIRED`. Imports no SDK.
  */
 import { type Clock, systemClock } from '../clock.js';
 import { HostedMcpError } from '../errors.js';
+import type { HttpFetch } from '../http/exchange.js';
+import type { Callback } from './authorization/callback.js';
+import { ClientProviderCredential } from './authorization/client-provider.js';
+import { Discovery } from './authorization/discovery.js';
+import { asked } from './authorization/foreign.js';
+import { resolveRefreshPolicy } from './options.js';
 import type { Problem } from './problem.js';
 import type { CredentialProvider } from './provider.js';
 import { type Reading, SourceProvider } from './sources/source-provider.js';
@@ -40,29 +46,49 @@ const REAUTHORIZE: Problem = Object.freeze({
 });
 
 /**
- * An SDK's `OAuthClientProvider` or `AuthProvider` as a source of credentials. Its tokens are read at every
- * acquire; after a refusal they are read again (an `AuthProvider` with `onUnauthorized` is told first).
- * `acquire` throws `ERR_REAUTHORIZATION_REQUIRED` where there is no token or no other one.
+ * An SDK's `OAuthClientProvider` or `AuthProvider` as a source of credentials. Its tokens are read at every acquire.
+ *
+ * An `OAuthClientProvider` keeps its storage and its way to the user: after a refusal the token is refreshed once for all
+ * callers and saved with `saveTokens`; where that is impossible the user is sent away by `redirectToAuthorization`, and
+ * `acquire` throws `ERR_REAUTHORIZATION_REQUIRED`. `finishAuth(callback, target)` takes what comes back. Its client's
+ * secret goes to the authorization server that the MCP server names first, as with the SDK's own transport; it is not
+ * sent to another one later. An `AuthProvider` with `onUnauthorized` is told of a refusal and read again.
  */
 export function fromOAuthClientProvider(
   provider: OAuthClientProviderLike | AuthProviderLike,
-  options: { id?: string | undefined; clock?: Clock | undefined } = {},
-): CredentialProvider {
+  options: {
+    id?: string | undefined;
+    clock?: Clock | undefined;
+    /** Used instead of undici for token and metadata requests. */
+    fetch?: HttpFetch | undefined;
+  } = {},
+): CredentialProvider & { finishAuth?(callback: Callback, target?: URL | undefined): Promise<void> } {
   const source = provider as Partial<OAuthClientProviderLike & AuthProviderLike>;
   const isAuthProvider = typeof source.token === 'function';
   if (!isAuthProvider && typeof source.tokens !== 'function') {
     throw new TypeError('provider must have the method tokens or token');
   }
+  const id = options.id ?? 'sdk-auth-provider';
+  const clock = options.clock ?? systemClock();
+  if (!isAuthProvider) {
+    const policy = resolveRefreshPolicy(undefined);
+    const { fetch } = options;
+    const timeoutMs = policy.tokenTimeoutMs;
+    return new ClientProviderCredential({
+      id,
+      provider: provider as OAuthClientProviderLike,
+      discovery: new Discovery({ id, store: undefined, clock, fetch, timeoutMs }),
+      policy,
+      clock,
+    });
+  }
   return new SourceProvider({
-    id: options.id ?? 'sdk-auth-provider',
-    clock: options.clock ?? systemClock(),
+    id,
+    clock,
     header: 'authorization',
     prefix: 'Bearer ',
-    onUnchanged: isAuthProvider && source.onUnauthorized === undefined ? undefined : REAUTHORIZE,
-    read: ({ target, rejected }) =>
-      isAuthProvider
-        ? readAuthProvider(provider as AuthProviderLike, target, rejected)
-        : readClientProvider(provider as OAuthClientProviderLike),
+    onUnchanged: source.onUnauthorized === undefined ? undefined : REAUTHORIZE,
+    read: ({ target, rejected }) => readAuthProvider(provider as AuthProviderLike, target, rejected),
   });
 }
 
@@ -80,32 +106,6 @@ async function readAuthProvider(
   const token: unknown = await asked(async () => await provider.token());
   if (token === undefined || token === null || token === '') throw reauthorize();
   return { value: checkedToken(token, 'The authorization provider'), freshForMs: 0 };
-}
-
-async function readClientProvider(provider: OAuthClientProviderLike): Promise<Reading> {
-  const tokens: unknown = await asked(async () => await provider.tokens());
-  const token =
-    typeof tokens === 'object' && tokens !== null && 'access_token' in tokens
-      ? tokens.access_token
-      : undefined;
-  if (token === undefined || token === null || token === '') throw reauthorize();
-  return { value: checkedToken(token, 'The authorization provider'), freshForMs: 0 };
-}
-
-/** What a foreign provider throws may quote a token: only its name and code stay. */
-async function asked<T>(work: () => Promise<T>): Promise<T> {
-  try {
-    return await work();
-  } catch (error) {
-    if (HostedMcpError.isInstance(error)) throw error;
-    const isUnauthorized =
-      typeof error === 'object' &&
-      error !== null &&
-      (error as { name?: unknown }).name === 'UnauthorizedError';
-    throw isUnauthorized
-      ? reauthorize(error)
-      : new HostedMcpError('ERR_CREDENTIAL_SOURCE', 'The authorization provider failed', { cause: error });
-  }
 }
 
 function reauthorize(cause?: unknown): HostedMcpError {

@@ -15,7 +15,13 @@ export type ClientAuthInput = {
   readonly privateKey?: string | object | undefined;
   readonly algorithm?: string | undefined;
   readonly keyId?: string | undefined;
+  /** What was agreed on; undefined: by what the server's metadata list. */
+  readonly method?: 'client_secret_basic' | 'client_secret_post' | undefined;
+  readonly secretEncoding?: SecretEncoding | undefined;
 };
+
+/** How id and secret are written for `client_secret_basic`: form-encoded (RFC 6749, 2.3.1), or as they are, for servers that do not decode. */
+export type SecretEncoding = 'form' | 'plain';
 
 type OpenIdClient = typeof import('openid-client');
 type ClientAuthentication = import('openid-client').ClientAuth;
@@ -42,13 +48,18 @@ export function clientAuthenticator(input: ClientAuthInput): ClientAuthenticator
   if (typeof clientSecret !== 'string' || clientSecret === '') {
     throw new TypeError('clientSecret must be a string that is not empty');
   }
+  const { method, secretEncoding = 'form' } = input;
+  if (secretEncoding !== 'form' && secretEncoding !== 'plain') {
+    throw new TypeError("secretEncoding must be 'form' or 'plain'");
+  }
   const secret = new Secret(clientSecret);
   return {
     secrets: [secret],
     async forServer(openid, { authMethods }) {
-      const post =
+      const listsPostOnly =
         authMethods?.includes('client_secret_post') === true && !authMethods.includes('client_secret_basic');
-      return post ? openid.ClientSecretPost(secret.reveal()) : basic(secret);
+      const post = method === undefined ? listsPostOnly : method === 'client_secret_post';
+      return post ? openid.ClientSecretPost(secret.reveal()) : basic(secret, secretEncoding);
     },
   };
 }
@@ -57,9 +68,10 @@ export function clientAuthenticator(input: ClientAuthInput): ClientAuthenticator
  * RFC 6749, 2.3.1. Spelled with encodeURIComponent: the full form encoding also turns `-` and `_` into
  * percent escapes, which servers that compare without decoding refuse.
  */
-function basic(secret: Secret): ClientAuthentication {
+function basic(secret: Secret, encoding: SecretEncoding): ClientAuthentication {
+  const encoded = encoding === 'plain' ? (text: string) => text : encodeURIComponent;
   return (_server, client, _body, headers) => {
-    const pair = `${encodeURIComponent(client.client_id)}:${encodeURIComponent(secret.reveal())}`;
+    const pair = `${encoded(client.client_id)}:${encoded(secret.reveal())}`;
     headers.set('authorization', `Basic ${Buffer.from(pair).toString('base64')}`);
   };
 }

@@ -26,7 +26,7 @@ import type { Grant } from './renewal.js';
 import { checkAudience, exchangeOf, ID_JAG_TYPE, ID_TOKEN_TYPE } from './token-exchange.js';
 
 /** Where the user is signed in, and what proves it there. */
-export type IdentityProvider = OAuthIssuer &
+export type IdentityProvider = Exclude<OAuthIssuer, { discover: 'once' }> &
   OptionalClientAuth & {
     /** The app's own registration at the identity provider; another one than at the MCP server's authorization server. */
     clientId: string;
@@ -111,6 +111,8 @@ function assertionGrant(
   audience: () => Promise<string>,
   clock: Clock,
 ): Grant {
+  // No MCP server says where a company's users are signed in.
+  if (identityProvider.discover !== undefined) throw new TypeError('discover is not for this server');
   checkServer(identityProvider);
   const server = authorizationServer(identityProvider, resolveRefreshPolicy(refresh), clock, fetch);
   const present = exchangeOf({

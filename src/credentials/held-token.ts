@@ -6,6 +6,7 @@
  * either), and that an access token stored for another resource is never taken for ours. Does no I/O.
  */
 import type { Clock } from '../clock.js';
+import { type Dpop, DpopKey, type StoredKey } from './dpop.js';
 import { elapsedSince, type Moment, momentOf } from './moment.js';
 import { MAX_LIFETIME_MS, type ResolvedRefreshPolicy, type TokenTimes, tokenTimes } from './options.js';
 import type { StoredRecord } from './provider.js';
@@ -21,6 +22,8 @@ export interface HeldToken extends TokenTimes {
   /** When its request was started. */
   readonly startedAtMs: number;
   readonly startedMonotonicMs: number;
+  /** The key it is bound to; undefined: a bearer token. */
+  readonly dpop?: DpopKey | undefined;
 }
 
 export function ageOf(held: HeldToken, clock: Clock): number {
@@ -41,17 +44,22 @@ interface StoredData {
   readonly asked?: string | undefined;
   /** Digest of the configured refresh token that this line of tokens began with. */
   readonly seed?: string | undefined;
+  /** The key that the tokens are bound to. */
+  readonly dpop?: StoredKey | undefined;
 }
 
 export interface HoldingOptions {
   readonly clock: Clock;
   readonly policy: ResolvedRefreshPolicy;
+  /** Tokens are bound to its key. */
+  readonly dpop?: Dpop | undefined;
 }
 
 /** What a provider holds. */
 export class Holding {
   readonly #clock: Clock;
   readonly #policy: ResolvedRefreshPolicy;
+  readonly #dpop: Dpop | undefined;
   token: HeldToken | undefined;
   refresh: Secret | undefined;
   /** Generation of the stored record this was read from or written as. */
@@ -65,6 +73,7 @@ export class Holding {
   constructor(options: HoldingOptions) {
     this.#clock = options.clock;
     this.#policy = options.policy;
+    this.#dpop = options.dpop;
   }
 
   get version(): number | undefined {
@@ -96,7 +105,8 @@ export class Holding {
     const known = Number.isFinite(lifetimeMs) ? lifetimeMs : this.#policy.assumedLifetimeMs;
     // RFC 6749, 6: a reply without a refresh token leaves the old one in force.
     if (issued.refreshToken !== undefined) this.refresh = issued.refreshToken;
-    return this.#hold(value, started, known, issued.scope ?? this.asked, this.#generationFor(value));
+    const key = issued.dpop && (this.#dpop?.use(issued.dpop) ?? issued.dpop);
+    return this.#hold(value, started, known, issued.scope ?? this.asked, this.#generationFor(value), key);
   }
 
   /** An access token that the app brought along. */
@@ -111,7 +121,11 @@ export class Holding {
     this.version = record.generation;
     if (data.refresh !== undefined) this.refresh = new Secret(data.refresh);
     if (data.seed !== undefined) this.seed = data.seed;
-    const isOurs = data.resource === this.resource && data.asked === this.asked;
+    const stored = DpopKey.read(data.dpop);
+    const key = stored && this.#dpop?.use(stored);
+    // A token without a key is none to who asks for bound ones, and one with a key none to who has no use for that.
+    const fits = this.#dpop === undefined ? data.dpop === undefined : key !== undefined;
+    const isOurs = fits && data.resource === this.resource && data.asked === this.asked;
     if (!isOurs || data.access === undefined || data.atMs === undefined || data.lifeMs === undefined) {
       this.#lastGeneration = Math.max(this.#lastGeneration, data.gen);
       return true;
@@ -122,16 +136,18 @@ export class Holding {
     const generation = isSame
       ? (this.token as HeldToken).generation
       : Math.max(data.gen, this.#lastGeneration + 1);
-    this.#hold(data.access, started, data.lifeMs, data.scope, generation);
+    this.#hold(data.access, started, data.lifeMs, data.scope, generation, key);
     return true;
   }
 
   /** The record to write after version `version`. */
   toRecord(): StoredRecord {
-    const token = this.token;
+    const key = this.#dpop?.key;
+    // There is one key in a record: a token of another one would be of no use to anybody.
+    const token = this.token?.dpop === key ? this.token : undefined;
     const data: StoredData = {
       v: 1,
-      gen: Math.max(this.#lastGeneration, token?.generation ?? 0),
+      gen: Math.max(this.#lastGeneration, this.token?.generation ?? 0),
       access: token?.access.reveal(),
       refresh: this.refresh?.reveal(),
       atMs: token?.startedAtMs,
@@ -140,6 +156,7 @@ export class Holding {
       resource: this.resource,
       asked: this.asked,
       seed: this.seed,
+      dpop: key?.reveal(),
     };
     // Above every number seen: the same number must never stand for two records.
     const generation = Math.max(this.#version ?? this.#firstVersion(), this.#newestVersion) + 1;
@@ -158,6 +175,7 @@ export class Holding {
     this.#version = undefined;
     this.#newestVersion = 0;
     this.seed = undefined;
+    this.#dpop?.forget();
   }
 
   /** A record that was deleted and written anew must not be taken for the old one, nor overwritten as if it were. */
@@ -176,6 +194,7 @@ export class Holding {
     lifetimeMs: number,
     scope: string | undefined,
     generation: number,
+    key?: DpopKey | undefined,
   ): HeldToken {
     this.#lastGeneration = Math.max(this.#lastGeneration, generation);
     const random = this.#clock.random?.() ?? Math.random();
@@ -186,6 +205,7 @@ export class Holding {
       scope,
       startedAtMs: started.atMs,
       startedMonotonicMs: started.monotonicMs,
+      ...(key !== undefined && { dpop: key }),
     };
     return this.token;
   }
@@ -223,5 +243,6 @@ function parseStored(text: string): StoredData | undefined {
     resource: string('resource'),
     asked: string('asked'),
     seed: string('seed'),
+    dpop: own('dpop') as StoredKey | undefined,
   };
 }

@@ -1,6 +1,11 @@
 /**
  * The public names of the credentials part, and the helper that the engine uses.
  */
+
+export { type AuthorizationCodeOptions, authorizationCodeGrant } from './authorization/authorization-code.js';
+export type { Callback } from './authorization/callback.js';
+export type { ClientIdentity, Registration } from './authorization/client-identity.js';
+export type { AuthorizationCodeProvider } from './authorization/provider.js';
 export {
   type AuthProviderLike,
   fromOAuthClientProvider,
@@ -8,6 +13,7 @@ export {
   toAuthProvider,
   toOAuthClientProvider,
 } from './bridge.js';
+export type { SecretEncoding } from './client-auth.js';
 export {
   type EnterpriseManagedOptions,
   enterpriseManagedGrant,

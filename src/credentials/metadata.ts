@@ -1,21 +1,34 @@
 /**
- * Where an issuer's token endpoint is (RFC 8414, OpenID Connect Discovery).
+ * What an authorization server says about itself (RFC 8414, OpenID Connect Discovery; MCP 2025-03-26 where it says
+ * nothing).
  *
- * Guarantees that only the locations derived from the configured issuer are asked, that the document names
- * that very issuer, and that the endpoint found is https (or loopback where the issuer is). Never follows a
- * redirect, never asks the MCP server: where a secret goes is the app's word.
+ * Guarantees that only the locations derived from the issuer are asked, that the document names that very issuer, and
+ * that the endpoints found are https (or loopback where the issuer is). Never follows a redirect, never asks the MCP
+ * server who the issuer is: where a secret goes is the app's word.
  */
 import type { Clock } from '../clock.js';
-import { cleanServerText, HostedMcpError } from '../errors.js';
-import { LIMITS } from '../limits.js';
-import { MAX_RETRY_AFTER_MS } from './options.js';
-import { isLoopback, isSafeEndpoint, retryAfterMs, type TokenHttp } from './token-fetch.js';
+import { HostedMcpError } from '../errors.js';
+import { memberOf, readDocument, stringsIn, unusable } from './discovery/document.js';
+import { isLoopback, isSafeEndpoint, type TokenHttp } from './token-fetch.js';
 
 export interface ServerMetadata {
   readonly issuer: string;
   readonly tokenEndpoint: string;
+  readonly authorizationEndpoint?: string | undefined;
+  readonly registrationEndpoint?: string | undefined;
+  readonly revocationEndpoint?: string | undefined;
   /** `token_endpoint_auth_methods_supported`; undefined where the server does not say. */
   readonly authMethods?: readonly string[] | undefined;
+  readonly scopesSupported?: readonly string[] | undefined;
+  /** `code_challenge_methods_supported` (RFC 7636). */
+  readonly codeChallengeMethods?: readonly string[] | undefined;
+  /** The callback names its issuer (RFC 9207). */
+  readonly issParameterSupported?: boolean | undefined;
+  readonly clientIdMetadataDocumentSupported?: boolean | undefined;
+  /** `dpop_signing_alg_values_supported` (RFC 9449). */
+  readonly dpopAlgorithms?: readonly string[] | undefined;
+  /** There is no document: the endpoints are those of MCP 2025-03-26. */
+  readonly isAssumed?: boolean | undefined;
 }
 
 /** Where metadata of `issuer` may be, in the order MCP prescribes: OAuth inserted, OpenID inserted, OpenID appended. */
@@ -33,6 +46,14 @@ export function metadataLocations(issuer: string): string[] {
 export interface MetadataOptions {
   readonly issuer: string | undefined;
   readonly tokenEndpoint: string | undefined;
+  /**
+   * The issuer was found by discovery: its metadata must name it byte for byte (RFC 8414, 3.3), and an endpoint that
+   * must not be used condemns them. By default a bare origin with and without its slash is one issuer (RFC 3986, 6.2.3),
+   * for apps write it either way.
+   */
+  readonly exact?: boolean | undefined;
+  /** MCP 2025-03-26: an issuer without any document has its endpoints at `/authorize`, `/token` and `/register`. For the MCP server's own origin. */
+  readonly fallback?: boolean | undefined;
   readonly http: TokenHttp;
   readonly clock: Clock;
   readonly timeoutMs: number;
@@ -49,106 +70,93 @@ export class MetadataSource {
 
   /** Throws `ERR_DISCOVERY` (the configuration is wrong) or `ERR_TOKEN_ENDPOINT` (the issuer is down). */
   get(): Promise<ServerMetadata> {
-    this.#found ??= this.#find().catch((error) => {
+    this.#found ??= metadataOf(this.#options).catch((error) => {
       this.#found = undefined;
       throw error;
     });
     return this.#found;
   }
-
-  async #find(): Promise<ServerMetadata> {
-    const { issuer, tokenEndpoint } = this.#options;
-    // RFC 7523, 3: the token endpoint's address identifies the server where no issuer is known.
-    if (tokenEndpoint !== undefined) return { issuer: tokenEndpoint, tokenEndpoint };
-    if (issuer === undefined) throw misconfigured('Neither an issuer nor a token endpoint is configured');
-    for (const location of metadataLocations(issuer)) {
-      const document = await this.#read(location);
-      if (document !== undefined) return checkedMetadata(document, issuer);
-    }
-    throw misconfigured('The issuer publishes no authorization metadata at the well-known locations');
-  }
-
-  /** The document, or undefined where this location has none. */
-  async #read(url: string): Promise<object | undefined> {
-    const { http, clock, timeoutMs } = this.#options;
-    const result = await http.send({
-      method: 'GET',
-      url,
-      headers: { accept: 'application/json' },
-      timeoutMs,
-      maxBytes: LIMITS.discoveryBytes,
-    });
-    if (result.kind === 'failed') {
-      if (result.reason === 'too-large') throw misconfigured('The authorization metadata are too large');
-      throw issuerDown({ cause: result.cause, reason: result.reason });
-    }
-    if (result.kind === 'held-back') throw issuerDown({});
-    const { reply } = result;
-    if (reply.status === 429 || reply.status >= 500) {
-      throw issuerDown({
-        status: reply.status,
-        retryAfterMs: retryAfterMs(reply, clock.now(), MAX_RETRY_AFTER_MS),
-        serverText: cleanServerText(reply.text),
-      });
-    }
-    if (reply.status >= 300 && reply.status < 400) {
-      throw misconfigured('The issuer redirects its authorization metadata; configure the final address');
-    }
-    if (reply.status !== 200) return undefined;
-    try {
-      const value: unknown = JSON.parse(reply.text);
-      return typeof value === 'object' && value !== null && !Array.isArray(value) ? value : undefined;
-    } catch {
-      // A single-page app answers every unknown path with its start page.
-      return undefined;
-    }
-  }
 }
 
-function checkedMetadata(document: object, issuer: string): ServerMetadata {
-  const own = (name: string): unknown =>
-    Object.hasOwn(document, name) ? (document as Record<string, unknown>)[name] : undefined;
-  const named = own('issuer');
-  if (typeof named !== 'string' || !sameIssuer(named, issuer)) {
-    throw misconfigured('The authorization metadata name another issuer');
+/** Asked for now. Throws as `MetadataSource.get`. */
+export async function metadataOf(options: MetadataOptions): Promise<ServerMetadata> {
+  const { issuer, tokenEndpoint, http, clock, timeoutMs } = options;
+  // RFC 7523, 3: the token endpoint's address identifies the server where no issuer is known.
+  if (tokenEndpoint !== undefined) return { issuer: tokenEndpoint, tokenEndpoint };
+  if (issuer === undefined) {
+    throw new HostedMcpError('ERR_DISCOVERY', 'Neither an issuer nor a token endpoint is configured');
   }
-  const tokenEndpoint = own('token_endpoint');
-  const url =
-    typeof tokenEndpoint === 'string' && URL.canParse(tokenEndpoint) ? new URL(tokenEndpoint) : undefined;
-  if (url === undefined) throw misconfigured('The authorization metadata name no token endpoint');
-  if (!isSafeEndpoint(url) || (isLoopback(url) && !isLoopback(new URL(issuer)))) {
-    throw misconfigured('The authorization metadata name a token endpoint that is not https');
+  for (const url of metadataLocations(issuer)) {
+    const document = await readDocument({
+      url,
+      party: 'The issuer',
+      title: 'authorization metadata',
+      named: 'The authorization server that the MCP server names',
+      http,
+      clock,
+      timeoutMs,
+    });
+    if (document.kind === 'object') return checkedMetadata(document.value, issuer, options);
   }
-  const methods = own('token_endpoint_auth_methods_supported');
+  if (options.fallback === true) return assumedMetadata(issuer);
+  throw unusable('The issuer publishes no authorization metadata at the well-known locations', 'no_metadata');
+}
+
+function checkedMetadata(document: object, issuer: string, options: MetadataOptions): ServerMetadata {
+  const { http, exact = false } = options;
+  const named = memberOf(document, 'issuer');
+  if (typeof named !== 'string' || !(named === issuer || (!exact && isSameOrigin(named, issuer)))) {
+    throw unusable('The authorization metadata name another issuer', 'issuer_mismatch');
+  }
+  const endpoint = (member: string, what: string): string | undefined => {
+    const value = memberOf(document, member);
+    const url = typeof value === 'string' && URL.canParse(value) ? new URL(value) : undefined;
+    if (url === undefined) return undefined;
+    if (!isSafeEndpoint(url) || (isLoopback(url) && !isLoopback(new URL(issuer)))) {
+      // Of an issuer that the app named, nobody may ever use it.
+      if (!exact && member !== 'token_endpoint') return undefined;
+      throw unusable(`The authorization metadata name ${what} that is not https`, 'address');
+    }
+    http.check(url, `${what.replace(/^an? /, 'The ')} that the authorization server names`);
+    return url.href;
+  };
+  const tokenEndpoint = endpoint('token_endpoint', 'a token endpoint');
+  if (tokenEndpoint === undefined) {
+    throw unusable('The authorization metadata name no token endpoint', 'no_token_endpoint');
+  }
+  const says = (member: string) => (memberOf(document, member) === true ? true : undefined);
   return {
     issuer: named,
-    tokenEndpoint: url.href,
-    ...(Array.isArray(methods) ? { authMethods: methods.filter((m) => typeof m === 'string') } : {}),
+    tokenEndpoint,
+    authorizationEndpoint: endpoint('authorization_endpoint', 'an authorization endpoint'),
+    registrationEndpoint: endpoint('registration_endpoint', 'a registration endpoint'),
+    revocationEndpoint: endpoint('revocation_endpoint', 'a revocation endpoint'),
+    authMethods: stringsIn(document, 'token_endpoint_auth_methods_supported'),
+    scopesSupported: stringsIn(document, 'scopes_supported'),
+    codeChallengeMethods: stringsIn(document, 'code_challenge_methods_supported'),
+    issParameterSupported: says('authorization_response_iss_parameter_supported'),
+    clientIdMetadataDocumentSupported: says('client_id_metadata_document_supported'),
+    dpopAlgorithms: stringsIn(document, 'dpop_signing_alg_values_supported'),
   };
 }
 
-/** Exactly equal (RFC 8414, 3.3), save that a bare origin with and without its slash is one URL (RFC 3986, 6.2.3). */
-function sameIssuer(named: string, configured: string): boolean {
-  return named === configured || withoutRootSlash(named) === withoutRootSlash(configured);
+/** MCP 2025-03-26, authorization, "Fallbacks for Servers without Metadata Discovery". */
+function assumedMetadata(issuer: string): ServerMetadata {
+  const { origin } = new URL(issuer);
+  return {
+    issuer,
+    tokenEndpoint: `${origin}/token`,
+    authorizationEndpoint: `${origin}/authorize`,
+    registrationEndpoint: `${origin}/register`,
+    isAssumed: true,
+  };
+}
+
+/** Equal, save for the slash of a bare origin. */
+function isSameOrigin(named: string, configured: string): boolean {
+  return withoutRootSlash(named) === withoutRootSlash(configured);
 }
 
 function withoutRootSlash(issuer: string): string {
   return /^https?:\/\/[^/]+\/$/.test(issuer) ? issuer.slice(0, -1) : issuer;
-}
-
-function misconfigured(what: string): HostedMcpError {
-  return new HostedMcpError('ERR_DISCOVERY', what);
-}
-
-function issuerDown(fields: {
-  status?: number;
-  retryAfterMs?: number | undefined;
-  reason?: string;
-  serverText?: string;
-  cause?: unknown;
-}): HostedMcpError {
-  return new HostedMcpError('ERR_TOKEN_ENDPOINT', 'The issuer did not give its authorization metadata', {
-    ...fields,
-    retryable: true,
-  });
 }

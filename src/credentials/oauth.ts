@@ -10,7 +10,10 @@
 import { createHmac } from 'node:crypto';
 import { type Clock, systemClock } from '../clock.js';
 import type { HttpFetch } from '../http/exchange.js';
-import { clientAuthenticator } from './client-auth.js';
+import { Discovery } from './authorization/discovery.js';
+import { DiscoverOnceProvider, Pin } from './authorization/once.js';
+import { clientAuthenticator, type SecretEncoding } from './client-auth.js';
+import { Dpop } from './dpop.js';
 import { MetadataSource } from './metadata.js';
 import { MAX_LIFETIME_MS, type ResolvedRefreshPolicy, resolveRefreshPolicy } from './options.js';
 import type { CredentialProvider, CredentialStore, RefreshPolicy } from './provider.js';
@@ -23,10 +26,15 @@ import { TokenEndpoint } from './token-endpoint.js';
 import { isSafeEndpoint, TokenHttp } from './token-fetch.js';
 import { isTokenValue, jwtTimes } from './token-value.js';
 
-/** Where a secret may go is the app's word: the issuer (its metadata are read, RFC 8414) or the token endpoint itself. */
+/**
+ * Where a secret may go is the app's word: the issuer (its metadata are read, RFC 8414) or the token endpoint itself; or,
+ * with `discover: 'once'`, whichever authorization server the MCP server names when it first asks for a credential (RFC
+ * 9728). That one is kept to: in the `store`, or else as long as the provider lives.
+ */
 export type OAuthIssuer =
-  | { issuer: string; tokenEndpoint?: undefined }
-  | { tokenEndpoint: string; issuer?: undefined };
+  | { issuer: string; tokenEndpoint?: undefined; discover?: undefined }
+  | { tokenEndpoint: string; issuer?: undefined; discover?: undefined }
+  | { discover: 'once'; issuer?: undefined; tokenEndpoint?: undefined };
 
 /** `private_key_jwt` (RFC 7523): a PKCS#8 PEM string or a CryptoKey that can sign. `algorithm`: RS256, PS256, ES256, EdDSA ... */
 export type KeyAuth = {
@@ -37,10 +45,23 @@ export type KeyAuth = {
 };
 
 /** `client_secret_basic`, or `client_secret_post` where the issuer's metadata list only that; or a key. */
-export type ClientAuth = { clientSecret: string; privateKey?: undefined } | KeyAuth;
+export type ClientAuth =
+  | {
+      clientSecret: string;
+      privateKey?: undefined;
+      /** How id and secret are written for `client_secret_basic`. Default: `'form'`. */
+      secretEncoding?: SecretEncoding | undefined;
+    }
+  | KeyAuth;
 
 /** A public client gives neither. */
-export type OptionalClientAuth = { clientSecret?: string | undefined; privateKey?: undefined } | KeyAuth;
+export type OptionalClientAuth =
+  | {
+      clientSecret?: string | undefined;
+      privateKey?: undefined;
+      secretEncoding?: SecretEncoding | undefined;
+    }
+  | KeyAuth;
 
 export type OAuthOptions = {
   /** RFC 8707: for which server the token is asked. Default: the address given to `acquire`, verbatim; `''`: not sent. */
@@ -49,6 +70,11 @@ export type OAuthOptions = {
   refresh?: RefreshPolicy | undefined;
   /** Used instead of undici for token and metadata requests. */
   fetch?: HttpFetch | undefined;
+  /**
+   * Tokens bound to a key (RFC 9449), with a proof on every request: a token that is stolen alone is of no use. The key
+   * stands with the token in the store. A server that gives a bearer token instead is refused.
+   */
+  dpop?: boolean | undefined;
   /** Time for tests. */
   clock?: Clock | undefined;
 } & (
@@ -130,6 +156,11 @@ export function refreshTokenGrant(options: RefreshTokenOptions): CredentialProvi
   if (accessToken !== undefined && !(typeof accessToken === 'string' && isTokenValue(accessToken))) {
     throw new TypeError('accessToken must be a token of visible ASCII characters');
   }
+  if (accessToken !== undefined && options.dpop === true) {
+    throw new TypeError(
+      'accessToken cannot be given with dpop: the key that it is bound to is not known here',
+    );
+  }
   if (expiresAtMs !== undefined && !Number.isFinite(expiresAtMs)) {
     throw new TypeError('expiresAtMs must be a number of epoch milliseconds');
   }
@@ -155,7 +186,7 @@ export type GrantOptions = OAuthIssuer &
 /** One authorization server, as one client sees it. */
 export interface AuthorizationServer {
   readonly endpoint: TokenEndpoint;
-  readonly metadata: MetadataSource;
+  readonly metadata: Pick<MetadataSource, 'get'>;
   readonly clock: Clock;
 }
 
@@ -177,17 +208,32 @@ export function makeProvider(
   checkOptions(options);
   const policy = resolveRefreshPolicy(options.refresh);
   const clock = options.clock ?? systemClock();
-  const { issuer, tokenEndpoint, clientId = '', subject = '' } = options;
-  return new Refresher({
-    id: credentialId([issuer ?? tokenEndpoint, clientId, subject, ...(traits.identity ?? [])]),
-    grant: makeGrant(authorizationServer(options, policy, clock, options.fetch)),
-    policy,
-    clock,
-    store: options.store,
-    seed: traits.seed,
-    resource: options.resource,
-    scope: options.scope,
+  const dpop = options.dpop === true ? new Dpop(clock) : undefined;
+  const { issuer, tokenEndpoint, discover, clientId = '', subject = '' } = options;
+  const id = credentialId([
+    issuer ?? tokenEndpoint ?? discover,
+    clientId,
+    subject,
+    ...(traits.identity ?? []),
+  ]);
+  const { store, resource, scope, fetch } = options;
+  const common = { id, policy, clock, store, seed: traits.seed, dpop };
+  if (discover === undefined) {
+    const grant = makeGrant(authorizationServer(options, policy, clock, fetch, dpop));
+    return new Refresher({ ...common, grant, resource, scope });
+  }
+  const pin = new Pin();
+  const discovery = new Discovery({ id, store, clock, fetch, timeoutMs: policy.tokenTimeoutMs });
+  const grant = makeGrant(
+    authorizationServer(options, policy, clock, fetch, dpop, { pin, http: discovery.http }),
+  );
+  const inner = new Refresher({
+    ...common,
+    grant,
+    resource: () => resource ?? pin.resource,
+    scope: () => scope ?? pin.scope,
   });
+  return new DiscoverOnceProvider({ inner, pin, discovery, clock });
 }
 
 /** The options must have been checked. Throws a `TypeError` for a secret or key that cannot be used. */
@@ -196,16 +242,18 @@ export function authorizationServer(
   policy: ResolvedRefreshPolicy,
   clock: Clock,
   fetch: HttpFetch | undefined,
+  dpop?: Dpop | undefined,
+  discovered?: { readonly pin: Pin; readonly http: TokenHttp } | undefined,
 ): AuthorizationServer {
   const auth = clientAuthenticator(options);
-  const http = new TokenHttp(clock, fetch);
+  const http = discovered?.http ?? new TokenHttp(clock, fetch);
   const { issuer, tokenEndpoint, clientId } = options;
   const timeoutMs = policy.tokenTimeoutMs;
-  const metadata = new MetadataSource({ issuer, tokenEndpoint, http, clock, timeoutMs });
-  return { endpoint: new TokenEndpoint({ clientId, auth, metadata, http, clock }), metadata, clock };
+  const metadata = discovered?.pin ?? new MetadataSource({ issuer, tokenEndpoint, http, clock, timeoutMs });
+  return { endpoint: new TokenEndpoint({ clientId, auth, metadata, http, clock, dpop }), metadata, clock };
 }
 
-function endpointGrant(endpoint: TokenEndpoint, spendsRefreshToken: boolean): Grant {
+export function endpointGrant(endpoint: TokenEndpoint, spendsRefreshToken: boolean): Grant {
   return {
     spendsRefreshToken,
     prepare: () => endpoint.prepare(),
@@ -219,9 +267,10 @@ export function checkServer(
   options: OAuthIssuer & { clientId?: string | undefined },
   mayOmitClientId: boolean | undefined = false,
 ): void {
-  const { issuer, tokenEndpoint, clientId } = options;
-  if ((issuer === undefined) === (tokenEndpoint === undefined)) {
-    throw new TypeError('exactly one of issuer and tokenEndpoint is required');
+  const { issuer, tokenEndpoint, discover, clientId } = options;
+  if (discover !== undefined && discover !== 'once') throw new TypeError("discover must be 'once'");
+  if ([issuer, tokenEndpoint, discover].filter((each) => each !== undefined).length !== 1) {
+    throw new TypeError("exactly one of issuer, tokenEndpoint and discover: 'once' is required");
   }
   checkEndpoint('issuer', issuer);
   checkEndpoint('tokenEndpoint', tokenEndpoint);
@@ -231,8 +280,10 @@ export function checkServer(
   if (typeof clientId !== 'string' || clientId === '') throw new TypeError('clientId is required');
 }
 
-function checkOptions(options: GrantOptions): void {
-  const { scope, resource, store, subject, fetch } = options;
+/** What all grants have in common. Throws a `TypeError`. */
+export function checkOptions(options: OAuthOptions & { scope?: string | undefined }): void {
+  const { scope, resource, store, subject, fetch, dpop } = options;
+  if (dpop !== undefined && typeof dpop !== 'boolean') throw new TypeError('dpop must be true or false');
   if (scope !== undefined && scope !== '' && !(typeof scope === 'string' && isScope(scope))) {
     throw new TypeError('scope must be scope names separated by spaces');
   }
@@ -260,7 +311,7 @@ function checkEndpoint(name: string, value: string | undefined): void {
 }
 
 /** Stable across processes and releases, and not secret. */
-function credentialId(parts: readonly (string | undefined)[]): string {
+export function credentialId(parts: readonly (string | undefined)[]): string {
   return createHmac('sha256', 'mcp-holdfast credential id v1')
     .update(JSON.stringify(parts))
     .digest('hex')

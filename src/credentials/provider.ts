@@ -42,13 +42,22 @@ export interface Credential {
   readonly scope?: string;
   /** The request headers that carry the secret: the only way to it. */
   headers(request: { method: string; url: URL }): Record<string, string> | Promise<Record<string, string>>;
+  /**
+   * Told what an answer says about the next proof (RFC 9449, 8.2), by the engine: its `DPoP-Nonce`, and the `Date` of
+   * a 401. Answers with neither are not told.
+   */
+  answered?(advice: { dpopNonce?: string | undefined; date?: string | undefined }): void;
 }
 
 /** What a provider tells about itself. Carries no secret. */
 export type CredentialEvent =
   | { type: 'refreshed'; id: string; generation: number; expiresAtMs?: number | undefined }
   | { type: 'adopted'; id: string; generation: number; expiresAtMs?: number | undefined }
-  | { type: 'failed'; id: string; error: HostedMcpError };
+  | { type: 'failed'; id: string; error: HostedMcpError }
+  /** A machine's credential got a wider scope, because the MCP server asked for it. */
+  | { type: 'scope-widened'; id: string; scope: string }
+  /** The MCP server names another authorization server than before. */
+  | { type: 'server-changed'; id: string; previous: string; current: string };
 
 /** Write your own: `id` and `acquire` are enough. */
 export interface CredentialProvider {
@@ -62,6 +71,8 @@ export interface CredentialProvider {
   onEvent?(listener: (event: CredentialEvent) => void): Disposer;
   /** Drops what is stored. */
   forget?(): Promise<void>;
+  /** Takes the token back at its issuer (RFC 7009); `unsupported` where the issuer cannot. Rejects where it could not be done. */
+  revoke?(options: { signal?: AbortSignal | undefined }): Promise<'revoked' | 'unsupported'>;
   /** Ends timers; a token request that has left is finished and stored, for at most `drainMs` (15 s). */
   close?(options?: { drainMs?: number | undefined }): Promise<void>;
 }

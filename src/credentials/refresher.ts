@@ -14,8 +14,10 @@ import { Background } from './background.js';
 import { foreignOriginError, makeCredential } from './credential.js';
 import { CredentialEvents } from './credential-events.js';
 import { within } from './deadline.js';
+import type { Dpop } from './dpop.js';
 import { ageOf, type HeldToken, Holding } from './held-token.js';
 import { Latches } from './latches.js';
+import type { Moment } from './moment.js';
 import { DEFAULT_MAX_WAIT_MS, type ResolvedRefreshPolicy } from './options.js';
 import { abortedError, closedError, problemError } from './problem.js';
 import type {
@@ -30,6 +32,7 @@ import { type Demand, type Grant, Renewal, type RenewalResult } from './renewal.
 import { ScopeStepUp } from './scope-step-up.js';
 import { type Seed, SeedUse } from './seed.js';
 import { SharedRecord } from './shared-record.js';
+import type { IssuedToken } from './token-endpoint.js';
 
 export interface RefresherOptions {
   readonly id: string;
@@ -38,9 +41,11 @@ export interface RefresherOptions {
   readonly clock: Clock;
   readonly store?: CredentialStore | undefined;
   readonly seed?: Seed | undefined;
-  /** RFC 8707; undefined: the first target's address. */
-  readonly resource?: string | undefined;
-  readonly scope?: string | undefined;
+  /** Tokens are bound to its key (RFC 9449). */
+  readonly dpop?: Dpop | undefined;
+  /** RFC 8707; undefined: the first target's address. A function: known when the first token is asked for. */
+  readonly resource?: string | (() => string | undefined) | undefined;
+  readonly scope?: string | (() => string | undefined) | undefined;
 }
 
 const DRAIN_MS = 15_000;
@@ -76,7 +81,7 @@ export class Refresher implements CredentialProvider {
     this.#clock = options.clock;
     this.#holding = new Holding(options);
     this.#latches = new Latches(options.clock);
-    this.#rejections = new Rejections(options.clock, (error) => this.#fail(error));
+    this.#rejections = new Rejections(options.clock, (error) => this.#fail(error), options.dpop);
     this.#seed = new SeedUse(options.seed, this.#holding);
     if (options.store !== undefined)
       this.#record = new SharedRecord(options.store, options.id, options.clock);
@@ -101,6 +106,7 @@ export class Refresher implements CredentialProvider {
       latches: this.#latches,
       spendsRefreshToken: options.grant.spendsRefreshToken,
       renewWithScope: (scope) => this.#renewWithScope(scope),
+      widened: (scope) => this.#events.emit({ type: 'scope-widened', id: this.id, scope }),
     });
   }
 
@@ -115,6 +121,18 @@ export class Refresher implements CredentialProvider {
       if (HostedMcpError.isInstance(error)) throw error;
       throw isAborted(options.signal) ? abortedError() : error;
     }
+  }
+
+  /** A token that was had in another way, as by a user's consent: stored, then served to all. */
+  async take(target: URL, issued: IssuedToken, started: Moment): Promise<void> {
+    this.#bind(target);
+    if (!this.#isLoaded) {
+      this.#loading ??= this.#load();
+      await this.#loading;
+    }
+    while (this.#flight !== undefined) await this.#flight;
+    this.#forgotten = false;
+    await this.#renew(undefined, () => this.#renewal.take(issued, started));
   }
 
   onEvent(listener: (event: CredentialEvent) => void): Disposer {
@@ -155,8 +173,8 @@ export class Refresher implements CredentialProvider {
     if (this.#origin === undefined) {
       this.#origin = target.origin;
       // RFC 8707, 2: without a fragment.
-      this.#holding.resource = this.#options.resource ?? target.href.replace(/#.*$/, '');
-      this.#holding.asked = this.#options.scope;
+      this.#holding.resource = known(this.#options.resource) ?? target.href.replace(/#.*$/, '');
+      this.#holding.asked = known(this.#options.scope);
     } else if (this.#origin !== target.origin) {
       throw foreignOriginError();
     }
@@ -230,6 +248,7 @@ export class Refresher implements CredentialProvider {
     } else if (!this.#background.isArmed) {
       this.#background.arm();
     }
+    const { dpop } = this.#options;
     return makeCredential({
       generation: token.generation,
       origin: this.#origin as string,
@@ -238,12 +257,13 @@ export class Refresher implements CredentialProvider {
       secret: token.access,
       expiresAtMs: token.startedAtMs + token.lifetimeMs,
       scope: token.scope,
+      bound: dpop && token.dpop && { key: token.dpop, site: dpop.resource },
     });
   }
 
   /** Single flight: whoever comes while it runs gets the same one. */
-  #renew(demand?: Demand): Promise<RenewalResult> {
-    this.#flight ??= this.#run(demand).finally(() => {
+  #renew(demand?: Demand, work?: () => Promise<RenewalResult>): Promise<RenewalResult> {
+    this.#flight ??= this.#run(demand, work).finally(() => {
       this.#flight = undefined;
       this.#background.arm();
       if (this.#closed === undefined) this.#renewal.armSave();
@@ -251,13 +271,12 @@ export class Refresher implements CredentialProvider {
     return this.#flight;
   }
 
-  async #run(demand: Demand | undefined): Promise<RenewalResult> {
+  async #run(demand?: Demand, work?: () => Promise<RenewalResult>): Promise<RenewalResult> {
     this.#background.disarm();
     const { refused } = this.#rejections;
     const before = this.#holding.token?.generation;
-    const result = await this.#renewal.run(demand ?? { refused });
+    const result = await (work?.() ?? this.#renewal.run(demand ?? { refused }));
     const token = this.#holding.token;
-    const expiresAtMs = token === undefined ? undefined : token.startedAtMs + token.lifetimeMs;
     switch (result.kind) {
       case 'minted':
       case 'adopted':
@@ -266,10 +285,7 @@ export class Refresher implements CredentialProvider {
           this.#latches.space(token.lifetimeMs);
           this.#rejections.noteMinted(token, before);
         }
-        if (token !== undefined) {
-          const type = result.kind === 'minted' ? 'refreshed' : 'adopted';
-          this.#events.emit({ type, id: this.id, generation: token.generation, expiresAtMs });
-        }
+        this.#tell(result.kind === 'minted' ? 'refreshed' : 'adopted');
         break;
       case 'dead':
         this.#latches.dead = { version: this.#holding.version, problem: result.problem };
@@ -286,6 +302,13 @@ export class Refresher implements CredentialProvider {
         break;
     }
     return result;
+  }
+
+  #tell(type: 'refreshed' | 'adopted'): void {
+    const token = this.#holding.token;
+    if (token === undefined) return;
+    const expiresAtMs = token.startedAtMs + token.lifetimeMs;
+    this.#events.emit({ type, id: this.id, generation: token.generation, expiresAtMs });
   }
 
   #fail(error: HostedMcpError): void {
@@ -327,11 +350,7 @@ export class Refresher implements CredentialProvider {
       return true;
     }
     this.#latches.clear();
-    const token = this.#holding.token;
-    if (token !== undefined) {
-      const expiresAtMs = token.startedAtMs + token.lifetimeMs;
-      this.#events.emit({ type: 'adopted', id: this.id, generation: token.generation, expiresAtMs });
-    }
+    this.#tell('adopted');
     return false;
   }
 
@@ -371,6 +390,10 @@ const FORGOTTEN = {
   what: 'The credential was forgotten',
   fields: { reason: 'forgotten' },
 } as const;
+
+function known(value: string | (() => string | undefined) | undefined): string | undefined {
+  return typeof value === 'function' ? value() : value;
+}
 
 function isAborted(signal: AbortSignal | undefined): boolean {
   return signal?.aborted === true;

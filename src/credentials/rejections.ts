@@ -2,27 +2,30 @@
  * What a server's refusals of a token lead to.
  *
  * Guarantees that a refused generation is renewed once for all who report it, that a refusal of an older
- * generation leads to nothing, and that a server which refuses the answer to its own refusal, too, costs one
+ * generation or of a proof that can be made better leads to nothing, and that a server which refuses the answer to its own refusal, too, costs one
  * token request a minute at most. Does no I/O and sets no timer.
  */
 import type { Clock } from '../clock.js';
 import type { HostedMcpError } from '../errors.js';
+import type { Dpop } from './dpop.js';
 import type { HeldToken } from './held-token.js';
 import { REFUSAL_LATCH_MS } from './options.js';
 import { problemError } from './problem.js';
-import type { AcquireOptions } from './provider.js';
+import type { AcquireOptions, Rejection } from './provider.js';
 
 export class Rejections {
   readonly #clock: Clock;
   readonly #onLatch: (error: HostedMcpError) => void;
+  readonly #dpop: Dpop | undefined;
   #refused: number | undefined;
   /** The generation that was made for a refusal, and when. */
   #answer: { readonly generation: number; readonly atMs: number } | undefined;
   #latched: { readonly generation: number; readonly untilMs: number } | undefined;
 
-  constructor(clock: Clock, onLatch: (error: HostedMcpError) => void) {
+  constructor(clock: Clock, onLatch: (error: HostedMcpError) => void, dpop?: Dpop | undefined) {
     this.#clock = clock;
     this.#onLatch = onLatch;
+    this.#dpop = dpop;
   }
 
   /** The generation a server refused: not to be served any more. */
@@ -34,6 +37,7 @@ export class Rejections {
   note({ rejected, scope }: AcquireOptions, token: HeldToken | undefined): void {
     // A 403 for want of scope says that the token itself is fine.
     if (rejected === undefined || (scope !== undefined && rejected.status === 403)) return;
+    if (this.#isOfProof(rejected)) return;
     if (token === undefined || rejected.generation < token.generation) return;
     if (this.latchError(token.generation) !== undefined) return;
     const answer = this.#answer;
@@ -71,6 +75,16 @@ export class Rejections {
       },
       { retryAfterMs: Math.ceil(leftMs) },
     );
+  }
+
+  /** The proof was refused, not the token, and the next one will be another: with a nonce, or dated by the server's clock. */
+  #isOfProof({ challenge, dpopNonce }: Rejection): boolean {
+    const site = this.#dpop?.resource;
+    if (site === undefined) return false;
+    site.heard({ dpopNonce });
+    // Without a nonce there is none to use: then it is a refusal like any other.
+    if (challenge === 'use_dpop_nonce') return dpopNonce !== undefined;
+    return challenge === 'invalid_dpop_proof' && site.correctClock();
   }
 
   #latch(generation: number): void {

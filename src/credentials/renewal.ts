@@ -97,6 +97,15 @@ export class Renewal {
     this.#saveTimer = undefined;
   }
 
+  /** Keeps what was had in another way, and is newer than whatever is stored. Never rejects. */
+  async take(issued: IssuedToken, started: Moment): Promise<RenewalResult> {
+    this.disarmSave();
+    const stored = await this.#options.record?.read().catch(() => undefined);
+    if (stored !== undefined) this.#holding.version = stored.generation;
+    await this.#keep(issued, started, {});
+    return { kind: 'minted' };
+  }
+
   /** Never rejects. */
   async run(demand: Demand): Promise<RenewalResult> {
     const { grant, record } = this.#options;
@@ -264,19 +273,24 @@ export class Renewal {
         await this.#keep(outcome, started, demand);
         return { kind: 'minted' };
       case 'refused':
+        await this.#keepRotated(outcome.rotated);
         if (outcome.oauthError === 'invalid_grant' && this.#options.grant.spendsRefreshToken) {
           return await this.#afterInvalidGrant(outcome.problem);
         }
         return outcome;
       case 'unavailable':
-        if (outcome.rotated !== undefined) {
-          this.#holding.refresh = outcome.rotated;
-          await this.#save();
-        }
+        await this.#keepRotated(outcome.rotated);
         return outcome;
       case 'held-back':
         return failureOf(storeError('gave a lease that ended too soon'));
     }
+  }
+
+  /** An answer that is no good otherwise may have spent the old one. */
+  async #keepRotated(rotated: Secret | undefined): Promise<void> {
+    if (rotated === undefined) return;
+    this.#holding.refresh = rotated;
+    await this.#save();
   }
 
   async #keep(issued: IssuedToken, started: Moment, demand: Demand): Promise<void> {

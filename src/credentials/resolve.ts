@@ -6,6 +6,7 @@
 import type { Clock } from '../clock.js';
 import { HostedMcpError } from '../errors.js';
 import type { AcquireOptions, Credential, CredentialProvider, TokenSource } from './provider.js';
+import { insufficientScope } from './scope-step-up.js';
 import { bearerToken } from './static.js';
 
 /** No headers at all. */
@@ -30,7 +31,9 @@ export function resolveCredentials(
 }
 
 async function acquireNothing(_target: URL, options: AcquireOptions = {}): Promise<Credential> {
-  if (options.rejected === undefined) return NO_CREDENTIAL;
+  const { rejected, scope } = options;
+  if (rejected === undefined) return NO_CREDENTIAL;
+  if (rejected.status === 403 && scope !== undefined) throw insufficientScope(scope);
   throw new HostedMcpError(
     'ERR_CREDENTIAL_REJECTED',
     'The server asks for a credential, and none is configured',

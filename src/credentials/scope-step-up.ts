@@ -20,6 +20,8 @@ export interface ScopeStepUpOptions {
   readonly latches: Latches;
   readonly spendsRefreshToken: boolean;
   renewWithScope(scope: string): Promise<RenewalResult>;
+  /** A machine's credential is never widened without a word. */
+  widened(scope: string): void;
 }
 
 export class ScopeStepUp {
@@ -48,7 +50,10 @@ export class ScopeStepUp {
       if (this.#asked.size >= MAX_SCOPE_SETS) throw insufficientScope(scope);
       const blocked = latches.refusal() ?? (latches.waitMs() > 0 ? latches.outage() : undefined);
       if (blocked !== undefined) throw blocked;
-      asking = this.#options.renewWithScope(union);
+      asking = this.#options.renewWithScope(union).then((result) => {
+        if (result.kind === 'minted') this.#options.widened(union);
+        return result;
+      });
       this.#asked.set(union, asking);
     }
     const result = await wait(asking);
@@ -64,7 +69,7 @@ export class ScopeStepUp {
   }
 }
 
-function insufficientScope(scope: string): HostedMcpError {
+export function insufficientScope(scope: string): HostedMcpError {
   return new HostedMcpError(
     'ERR_INSUFFICIENT_SCOPE',
     'The credential lacks a scope that the server asks for',

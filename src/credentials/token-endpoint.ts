@@ -3,67 +3,48 @@
  *
  * Guarantees that openid-client sees only answers it can accept: they are read, bounded and normalised first,
  * and what they bring (above all a rotated refresh token) is held here before any validation can throw. A
- * structured OAuth error is final; 429, 5xx and anything that is no OAuth answer are an outage. Never retries,
- * never attaches an error of openid-client (it carries tokens), never puts a server's words into a message.
+ * structured OAuth error is final; 429, 5xx and anything that is no OAuth answer are an outage. Never asks again
+ * save for another proof, never attaches an error of openid-client (it carries tokens), never puts a server's words into a message.
  */
 import type { Clock } from '../clock.js';
-import { cleanServerText } from '../errors.js';
+import { cleanServerText, HostedMcpError } from '../errors.js';
 import { LIMITS } from '../limits.js';
 import type { ClientAuthenticator } from './client-auth.js';
+import { type Dpop, type DpopKey, ProofSite } from './dpop.js';
 import type { MetadataSource, ServerMetadata } from './metadata.js';
-import { MAX_LIFETIME_MS, MAX_RETRY_AFTER_MS } from './options.js';
-import { type Problem, problemOf } from './problem.js';
-import { Secret } from './secret.js';
+import { elapsedSince, momentOf } from './moment.js';
+import { MAX_RETRY_AFTER_MS } from './options.js';
+import { problemOf } from './problem.js';
+import type { Secret } from './secret.js';
 import { isLoopback, retryAfterMs, type TokenHttp, type TokenHttpReply } from './token-fetch.js';
-import { isTokenValue } from './token-value.js';
+import {
+  type AskedFor,
+  failedOutcome,
+  normalisedReply,
+  own,
+  type Presentation,
+  parseObject,
+  readToken,
+  type TokenOutcome,
+  unusable,
+} from './token-reply.js';
 
-export interface IssuedToken {
-  readonly kind: 'token';
-  readonly accessToken: Secret;
-  /** Undefined where the reply says nothing usable. */
-  readonly expiresInMs?: number | undefined;
-  readonly refreshToken?: Secret | undefined;
-  readonly scope?: string | undefined;
-}
+export type { IssuedRule, IssuedToken, Presentation, TokenOutcome } from './token-reply.js';
 
-export type TokenOutcome =
-  | IssuedToken
-  /** A structured OAuth error (RFC 6749, 5.2), or a configuration that cannot work: asking again is useless. */
-  | { readonly kind: 'refused'; readonly oauthError?: string | undefined; readonly problem: Problem }
-  | {
-      readonly kind: 'unavailable';
-      readonly problem: Problem;
-      readonly retryAfterMs?: number | undefined;
-      /** The request may have been executed and its answer lost. */
-      readonly inDoubt: boolean;
-      /** A refresh token that came with an answer which is unusable otherwise. */
-      readonly rotated?: Secret | undefined;
-    }
-  /** `mayLeave` said no: nothing was sent. */
-  | { readonly kind: 'held-back' };
-
-/** What an exchange may bring (RFC 8693, 2.2.1). */
-export interface IssuedRule {
-  /** The values of `issued_token_type` that will do. */
-  readonly types: readonly string[];
-  /** An answer without a type is refused. */
-  readonly mustBeNamed: boolean;
-  /** False: it is presented elsewhere, and its `token_type` says nothing. */
-  readonly isAccessToken: boolean;
-}
-
-/** A request that presents another token (RFC 8693, RFC 7523). */
-export interface Presentation {
-  readonly grantType: string;
-  readonly parameters: Readonly<Record<string, string>>;
-  readonly secrets: Readonly<Record<string, Secret>>;
-  readonly issued?: IssuedRule | undefined;
+/** A code to be exchanged (RFC 6749, 4.1.3; RFC 7636). It is good once, and so is the request. */
+export interface CodeExchange {
+  /** The redirect URI, with the query that the authorization server added. */
+  readonly callback: URL;
+  readonly verifier: Secret;
+  readonly state: string;
 }
 
 export interface TokenRequest {
   readonly refreshToken?: Secret | undefined;
   /** Instead of a refresh token. */
   readonly presented?: Presentation | undefined;
+  /** Instead of either. */
+  readonly code?: CodeExchange | undefined;
   readonly scope?: string | undefined;
   readonly resource?: string | undefined;
   readonly timeoutMs: number;
@@ -74,9 +55,11 @@ export interface TokenEndpointOptions {
   /** Undefined where the client names itself in what it presents only. */
   readonly clientId: string | undefined;
   readonly auth: ClientAuthenticator;
-  readonly metadata: MetadataSource;
+  readonly metadata: Pick<MetadataSource, 'get'>;
   readonly http: TokenHttp;
   readonly clock: Clock;
+  /** Tokens are bound to its key. */
+  readonly dpop?: Dpop | undefined;
 }
 
 /** Errors by which a token endpoint says that it is busy, although in the form of a final one. */
@@ -92,6 +75,7 @@ const KNOWN_ERRORS = new Set([
   'invalid_target',
   'invalid_dpop_proof',
   'use_dpop_nonce',
+  'access_denied',
 ]);
 
 /** Parameters of a token request that must not stand in an error. */
@@ -102,6 +86,8 @@ const SECRET_PARAMETERS = [
   'subject_token',
   'actor_token',
   'assertion',
+  'code',
+  'code_verifier',
 ] as const;
 /** openid-client wants a name; it is not sent. */
 const UNNAMED = 'unnamed';
@@ -113,17 +99,29 @@ class Captured extends Error {
 
 export class TokenEndpoint {
   readonly #options: TokenEndpointOptions;
+  readonly #site: ProofSite;
 
   constructor(options: TokenEndpointOptions) {
     this.#options = options;
+    this.#site = new ProofSite(options.clock);
   }
 
   /** Metadata, modules and dispatcher, so that a request can leave at once. Throws as `MetadataSource.get`. */
   async prepare(): Promise<void> {
-    await Promise.all([this.#options.metadata.get(), this.#options.http.prepare(), import('openid-client')]);
+    const { metadata, http, dpop } = this.#options;
+    await Promise.all([
+      metadata.get(),
+      http.prepare(),
+      import('openid-client'),
+      dpop === undefined ? undefined : import('jose'),
+    ]);
   }
 
-  /** A refresh where `refreshToken` is given, what is `presented`, else client credentials. Never rejects. */
+  /**
+   * Exchanges a `code`, presents what is `presented`, refreshes where `refreshToken` is given, else asks with client
+   * credentials. Never rejects. Where the server wants a nonce in the proof, or refuses its date, the same is asked once
+   * more, as another request with another proof (RFC 9449, 8): it was refused unread.
+   */
   async request(request: TokenRequest): Promise<TokenOutcome> {
     let metadata: ServerMetadata;
     try {
@@ -136,25 +134,53 @@ export class TokenEndpoint {
       if (problem.code === 'ERR_DISCOVERY') return { kind: 'refused', problem };
       return { kind: 'unavailable', problem, retryAfterMs: problem.fields?.retryAfterMs, inDoubt: false };
     }
+    const { clock, dpop } = this.#options;
+    const key = dpop?.obtainKey();
+    const started = momentOf(clock);
+    const mended = new Set<string>();
+    for (;;) {
+      const timeoutMs = request.timeoutMs - elapsedSince(started, clock);
+      const outcome = await this.#ask({ ...request, timeoutMs }, metadata, key);
+      const error = outcome.kind === 'refused' ? outcome.oauthError : undefined;
+      if (key === undefined || error === undefined || mended.has(error)) return outcome;
+      mended.add(error);
+      const isMended = error === 'use_dpop_nonce' ? this.#site.hasNonce : this.#isDated(error);
+      if (!isMended || elapsedSince(started, clock) >= request.timeoutMs) return outcome;
+    }
+  }
+
+  #isDated(error: string): boolean {
+    return error === 'invalid_dpop_proof' && this.#site.correctClock();
+  }
+
+  async #ask(
+    request: TokenRequest,
+    metadata: ServerMetadata,
+    dpop: DpopKey | undefined,
+  ): Promise<TokenOutcome> {
     const openid = await import('openid-client');
+    const { presented, code } = request;
     let captured: TokenOutcome | undefined;
     try {
-      const { clientId, auth } = this.#options;
+      const { clientId, auth, http } = this.#options;
       const config = new openid.Configuration(
-        { issuer: metadata.issuer, token_endpoint: metadata.tokenEndpoint },
+        serverOf(metadata),
         clientId ?? UNNAMED,
         undefined,
         clientId === undefined ? () => {} : await auth.forServer(openid, metadata),
       );
       // Its timer is one no fake time moves; ours is in `TokenHttp.send`.
       config.timeout = 0;
-      if (isLoopback(new URL(metadata.tokenEndpoint))) openid.allowInsecureRequests(config);
+      const endpoint = new URL(metadata.tokenEndpoint);
+      if (isLoopback(endpoint)) openid.allowInsecureRequests(config);
       config[openid.customFetch] = async (url, init) => {
         const body = String(init.body ?? '');
-        const result = await this.#options.http.send({
+        // Ours, not openid-client's: it would not see the answers that are captured here.
+        const proof = dpop && (await this.#site.prove(dpop, { method: 'POST', url: new URL(url) }));
+        const result = await http.send({
           method: 'POST',
           url,
-          headers: init.headers,
+          headers: proof === undefined ? init.headers : { ...init.headers, dpop: proof },
           body,
           timeoutMs: request.timeoutMs,
           maxBytes: LIMITS.tokenResponseBytes,
@@ -162,32 +188,31 @@ export class TokenEndpoint {
         });
         if (result.kind === 'held-back') captured = result;
         else if (result.kind === 'failed') captured = failedOutcome(result);
-        else captured = this.#read(result.reply, body, init.headers.authorization, request.presented);
+        else {
+          const { reply } = result;
+          this.#site.heard({ dpopNonce: reply.header('dpop-nonce'), date: reply.header('date') });
+          const asked = { presented, dpop, host: endpoint.host };
+          captured = this.#read(reply, body, [init.headers.authorization, proof], asked);
+        }
         if (captured.kind !== 'token') throw new Captured();
         return normalisedReply(captured);
       };
       const parameters: Record<string, string> = {};
       if (request.scope !== undefined && request.scope !== '') parameters.scope = request.scope;
       if (request.resource !== undefined && request.resource !== '') parameters.resource = request.resource;
-      const { presented } = request;
-      if (presented !== undefined) {
+      if (code !== undefined) {
+        // RFC 6749, 4.1.3: the scope was asked for with the code.
+        const { scope: _, ...others } = parameters;
+        const checks = { pkceCodeVerifier: code.verifier.reveal(), expectedState: code.state };
+        await openid.authorizationCodeGrant(config, code.callback, checks, others);
+      } else if (presented !== undefined) {
         Object.assign(parameters, presented.parameters);
         for (const [name, secret] of Object.entries(presented.secrets)) parameters[name] = secret.reveal();
         await openid.genericGrantRequest(config, presented.grantType, parameters);
       } else if (request.refreshToken === undefined) await openid.clientCredentialsGrant(config, parameters);
       else await openid.refreshTokenGrant(config, request.refreshToken.reveal(), parameters);
     } catch (error) {
-      if (captured === undefined) {
-        // Before the request: a key that cannot sign, an address that cannot be.
-        return {
-          kind: 'refused',
-          problem: {
-            code: 'ERR_CREDENTIAL_SOURCE',
-            what: 'The token request could not be made',
-            fields: { cause: error },
-          },
-        };
-      }
+      if (captured === undefined) return unasked(error, code !== undefined);
       if (captured.kind === 'token')
         return unusable('an answer that is no valid token reply', captured.refreshToken);
     }
@@ -202,14 +227,14 @@ export class TokenEndpoint {
   #read(
     reply: TokenHttpReply,
     requestBody: string,
-    authorization: string | undefined,
-    presented: Presentation | undefined,
+    headers: readonly (string | undefined)[],
+    asked: AskedFor,
   ): TokenOutcome {
     const retryMs = retryAfterMs(reply, this.#options.clock.now(), MAX_RETRY_AFTER_MS);
     const body = parseObject(reply.text);
-    const serverText = () => this.#safeText(reply.text, requestBody, authorization);
+    const serverText = () => this.#safeText(reply.text, requestBody, headers);
     if (reply.status >= 200 && reply.status < 300 && body !== undefined && own(body, 'error') === undefined) {
-      return readToken(body, presented);
+      return readToken(body, asked);
     }
     const error = body === undefined ? undefined : own(body, 'error');
     const isOutage = reply.status === 429 || reply.status >= 500;
@@ -238,11 +263,11 @@ export class TokenEndpoint {
   }
 
   /** A server may echo what it was sent; an own secret must not stay in the text. */
-  #safeText(text: string, requestBody: string, authorization: string | undefined): string {
+  #safeText(text: string, requestBody: string, headers: readonly (string | undefined)[]): string {
     const form = new URLSearchParams(requestBody);
     const secrets = [
       ...this.#options.auth.secrets.map((secret) => secret.reveal()),
-      authorization?.replace(/^Basic /, '') ?? null,
+      ...headers.map((value) => value?.replace(/^Basic /, '') ?? null),
       ...SECRET_PARAMETERS.map((name) => form.get(name)),
     ];
     let safe = text;
@@ -265,104 +290,49 @@ export class TokenEndpoint {
   }
 }
 
-function readToken(body: Record<string, unknown>, presented: Presentation | undefined): TokenOutcome {
-  const issued = presented?.issued;
-  // Who presents a token asks with that again; another secret to keep is of no use.
-  const refresh = presented === undefined ? own(body, 'refresh_token') : undefined;
-  const refreshToken = typeof refresh === 'string' && refresh !== '' ? new Secret(refresh) : undefined;
-  const access = own(body, 'access_token');
-  const accessToken = typeof access === 'string' ? access.trim() : '';
-  if (accessToken === '') return unusable('no access token', refreshToken);
-  if (!isTokenValue(accessToken))
-    return unusable('an access token that cannot stand in a header', refreshToken);
-  const issuedType = own(body, 'issued_token_type');
-  const isNamed = issuedType !== undefined && issuedType !== null && issuedType !== '';
-  if (issued !== undefined && (isNamed ? !issued.types.includes(issuedType as string) : issued.mustBeNamed)) {
-    return unusable('a token of another type than the one asked for', refreshToken);
-  }
-  const type = own(body, 'token_type');
-  const isBearer = typeof type !== 'string' || /^(bearer)?$/i.test(type.trim());
-  // A missing type is Bearer in practice; another type would need another way of sending it.
-  if (!isBearer && issued?.isAccessToken !== false) {
-    return unusable('a token of a type other than Bearer', refreshToken);
-  }
-  const scope = own(body, 'scope');
-  const scopeText = Array.isArray(scope) ? scope.filter((s) => typeof s === 'string').join(' ') : scope;
+/** The metadata that openid-client judges by. */
+function serverOf(metadata: ServerMetadata & { readonly issParameterSupported?: boolean | undefined }) {
+  const { issuer, tokenEndpoint, issParameterSupported } = metadata;
   return {
-    kind: 'token',
-    accessToken: new Secret(accessToken),
-    expiresInMs: readExpiresIn(own(body, 'expires_in')),
-    refreshToken,
-    scope: typeof scopeText === 'string' && scopeText !== '' ? scopeText : undefined,
+    issuer,
+    token_endpoint: tokenEndpoint,
+    ...(issParameterSupported !== undefined && {
+      authorization_response_iss_parameter_supported: issParameterSupported,
+    }),
   };
 }
 
-/** Positive seconds, as a number or as digits; everything else counts as missing. */
-function readExpiresIn(value: unknown): number | undefined {
-  const seconds =
-    typeof value === 'string' && /^\d{1,15}(\.\d+)?$/.test(value.trim()) ? Number(value) : value;
-  if (typeof seconds !== 'number' || !Number.isFinite(seconds) || seconds <= 0) return undefined;
-  return Math.min(seconds * 1000, MAX_LIFETIME_MS);
-}
-
-/** What openid-client gets to validate: the same token in the form the standard asks for. */
-function normalisedReply(token: IssuedToken): Response {
-  const body = {
-    access_token: token.accessToken.reveal(),
-    token_type: 'Bearer',
-    ...(token.expiresInMs === undefined ? {} : { expires_in: token.expiresInMs / 1000 }),
-    ...(token.refreshToken === undefined ? {} : { refresh_token: token.refreshToken.reveal() }),
-    ...(token.scope === undefined ? {} : { scope: token.scope }),
+/** Before the request: a key that cannot sign, an address that cannot be, an authorization response that is none or another's. */
+function unasked(error: unknown, isCode: boolean): TokenOutcome {
+  // The guard over discovered addresses: openid-client wraps what its fetch throws.
+  const refusal = HostedMcpError.from(error);
+  if (refusal !== undefined) {
+    return { kind: 'refused', problem: problemOf(refusal, { code: 'ERR_DISCOVERY', what: refusal.message }) };
+  }
+  const { name, code, error: said } = error as { name?: unknown; code?: unknown; error?: unknown };
+  // Of a foreign error no more: a callback's parameters may hang on it.
+  const cause = {
+    name: typeof name === 'string' ? name : 'Error',
+    ...(typeof code === 'string' && { code }),
   };
-  return new Response(JSON.stringify(body), { status: 200, headers: { 'content-type': 'application/json' } });
-}
-
-function unusable(what: string, rotated: Secret | undefined): TokenOutcome {
+  if (isCode && typeof code === 'string' && code.startsWith('OAUTH_')) {
+    const known = typeof said === 'string' && KNOWN_ERRORS.has(said) ? said : undefined;
+    return {
+      kind: 'refused',
+      oauthError: known ?? 'other',
+      problem: {
+        code: 'ERR_CREDENTIAL_REJECTED',
+        what: `The authorization response brings no code that can be used${known === undefined ? '' : ` (${known})`}`,
+        fields: { reason: known ?? 'authorization_response', cause },
+      },
+    };
+  }
   return {
-    kind: 'unavailable',
-    inDoubt: false,
-    rotated,
+    kind: 'refused',
     problem: {
-      code: 'ERR_TOKEN_ENDPOINT',
-      what: `The token endpoint answered with ${what}`,
-      fields: { retryable: true, reason: 'unusable_reply' },
+      code: 'ERR_CREDENTIAL_SOURCE',
+      what: 'The token request could not be made',
+      fields: { cause },
     },
   };
-}
-
-function failedOutcome(failure: {
-  mayHaveLeft: boolean;
-  reason: 'timeout' | 'network' | 'too-large';
-  status?: number | undefined;
-  cause?: unknown;
-}): TokenOutcome {
-  const what = {
-    timeout: 'The token endpoint did not answer in time',
-    network: 'The token endpoint could not be reached',
-    'too-large': 'The token endpoint answered with too much',
-  }[failure.reason];
-  return {
-    kind: 'unavailable',
-    inDoubt: failure.mayHaveLeft && failure.reason !== 'too-large',
-    problem: {
-      code: 'ERR_TOKEN_ENDPOINT',
-      what,
-      fields: { retryable: true, reason: failure.reason, status: failure.status, cause: failure.cause },
-    },
-  };
-}
-
-function parseObject(text: string): Record<string, unknown> | undefined {
-  try {
-    const value: unknown = JSON.parse(text);
-    return typeof value === 'object' && value !== null && !Array.isArray(value)
-      ? (value as Record<string, unknown>)
-      : undefined;
-  } catch {
-    return undefined;
-  }
-}
-
-function own(object: Record<string, unknown>, name: string): unknown {
-  return Object.hasOwn(object, name) ? object[name] : undefined;
 }

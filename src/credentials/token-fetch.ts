@@ -4,18 +4,27 @@
  * Guarantees a bounded body, one timeout over head and body on the injected clock, no redirects, plain http
  * only to loopback and past every proxy, sockets that are not kept (a pooled one that the other side closed meanwhile
  * would put a rotating refresh in doubt), and that a request whose time ran out while it was being connected, as in a
- * process that was put aside, does not leave. Never retries, and never lets a foreign error out.
+ * process that was put aside, does not leave. With an `AddressGuard` nothing goes to an address it refuses. Never retries,
+ * and never lets a foreign error out.
  */
-import type { Dispatcher } from 'undici';
+import type { Agent, buildConnector, Dispatcher } from 'undici';
 import { type Clock, untilAborted } from '../clock.js';
 import { isLoopbackHost } from '../http/address.js';
 import type { HttpFetch } from '../http/exchange.js';
 import { proxiesOfEnvironment } from '../http/proxy-environment.js';
+import {
+  type AddressGuard,
+  addressRefused,
+  checkScheme,
+  isAddressRefusal,
+} from './discovery/address-guard.js';
 import { elapsedSince, momentOf } from './moment.js';
 
 export interface TokenHttpRequest {
   readonly method: 'GET' | 'POST';
   readonly url: string;
+  /** What the address is, as the subject of a sentence: for the words of a guard's refusal. */
+  readonly named?: string | undefined;
   readonly headers: Record<string, string>;
   readonly body?: string | undefined;
   readonly timeoutMs: number;
@@ -46,6 +55,8 @@ export type TokenHttpResult =
 const NOT_SENT =
   /^(ECONNREFUSED|ENOTFOUND|EAI_[A-Z]+|EHOSTUNREACH|ENETUNREACH|ENETDOWN|EADDRNOTAVAIL|UND_ERR_CONNECT_TIMEOUT|UND_ERR_INVALID_ARG|CERT_[A-Z_]+|DEPTH_ZERO_SELF_SIGNED_CERT|SELF_SIGNED_CERT_IN_CHAIN|UNABLE_TO_[A-Z_]+|ERR_TLS_[A-Z_]+|ERR_SSL_[A-Z0-9_]+|EPROTO)$/;
 
+type Undici = typeof import('undici');
+
 interface FetchResponse {
   readonly status: number;
   readonly headers: { get(name: string): string | null };
@@ -57,11 +68,20 @@ interface FetchResponse {
 export class TokenHttp {
   readonly #clock: Clock;
   readonly #given: HttpFetch | undefined;
+  readonly #guard: AddressGuard | undefined;
   #own: Promise<OwnFetch> | undefined;
 
-  constructor(clock: Clock, fetch: HttpFetch | undefined) {
+  /** `guard`: where addresses come from discovery, not from the app. */
+  constructor(clock: Clock, fetch: HttpFetch | undefined, guard?: AddressGuard | undefined) {
     this.#clock = clock;
     this.#given = fetch;
+    this.#guard = guard;
+  }
+
+  /** Whether an address may be used, as far as that shows without a look-up. Throws `ERR_DISCOVERY`. */
+  check(url: URL, named?: string | undefined): void {
+    if (this.#guard === undefined) checkScheme(url, named);
+    else this.#guard.check(url, named);
   }
 
   /** Loads what a request needs, so that nothing slow stands between the last look and the request. */
@@ -69,8 +89,10 @@ export class TokenHttp {
     if (this.#given === undefined) await this.#ownFetch();
   }
 
+  /** Rejects only with the refusal of the guard, `ERR_DISCOVERY` with the reason `address`: nothing was sent then. */
   async send(request: TokenHttpRequest): Promise<TokenHttpResult> {
-    const fetch: OwnFetch['fetch'] = this.#given ?? (await this.#ownFetch()).fetch;
+    const own = this.#given === undefined ? await this.#ownFetch() : undefined;
+    const fetch: OwnFetch['fetch'] = this.#given ?? (own as OwnFetch).fetch;
     const controller = new AbortController();
     const started = momentOf(this.#clock);
     let timedOut = false;
@@ -87,8 +109,18 @@ export class TokenHttp {
     // Lets a manual clock know that a real socket is being waited for.
     const busy = this.#clock.track?.();
     let status: number | undefined;
+    let isHandedOver = false;
     try {
+      if (this.#guard !== undefined) {
+        const url = new URL(request.url);
+        // Behind a proxy the server's name may mean nothing here.
+        if (own?.isProxied === false && this.#guard.isOpen(url)) {
+          await untilAborted(this.#guard.locate(), controller.signal);
+        }
+        this.#guard.check(url, request.named);
+      }
       if (request.mayLeave?.() === false) return { kind: 'held-back' };
+      isHandedOver = true;
       const response: FetchResponse = await untilAborted(
         Promise.resolve(
           fetch(
@@ -113,8 +145,12 @@ export class TokenHttp {
         reply: { status, text, header: (name) => response.headers.get(name) ?? undefined },
       };
     } catch (error) {
+      if (this.#guard !== undefined && isAddressRefusal(error)) {
+        // The guard's look-up does not know what the address is.
+        throw isHandedOver ? addressRefused(request.named) : error;
+      }
       if (isLate) return { kind: 'failed', mayHaveLeft: false, reason: 'timeout' };
-      if (timedOut) return { kind: 'failed', mayHaveLeft: true, reason: 'timeout', status };
+      if (timedOut) return { kind: 'failed', mayHaveLeft: isHandedOver, reason: 'timeout', status };
       const code = deepCode(error);
       const mayHaveLeft = status !== undefined || code === undefined || !NOT_SENT.test(code);
       const cause = { name: 'Error', code };
@@ -134,7 +170,7 @@ export class TokenHttp {
   }
 
   #ownFetch(): Promise<OwnFetch> {
-    this.#own ??= makeOwnFetch().catch((error) => {
+    this.#own ??= makeOwnFetch(this.#guard).catch((error) => {
       this.#own = undefined;
       throw error;
     });
@@ -145,13 +181,17 @@ export class TokenHttp {
 interface OwnFetch {
   /** `mayBeWritten` is asked when the connection stands, right before the first byte of the request. */
   fetch(url: string, init: Parameters<HttpFetch>[1], mayBeWritten: () => boolean): ReturnType<HttpFetch>;
+  /** Off loopback names are resolved by a proxy. */
+  readonly isProxied: boolean;
   close(): Promise<void>;
 }
 
-async function makeOwnFetch(): Promise<OwnFetch> {
+async function makeOwnFetch(guard: AddressGuard | undefined): Promise<OwnFetch> {
   const undici = await import('undici');
   // Timeouts are the clock's; a socket lives for one request.
-  const sockets = {
+  const sockets: Agent.Options = {
+    // Of a proxied agent this is for the hosts that go past the proxy.
+    ...(guard === undefined ? {} : { connect: guardedConnector(undici, guard) }),
     keepAliveTimeout: 1,
     keepAliveMaxTimeout: 1,
     pipelining: 0,
@@ -168,9 +208,24 @@ async function makeOwnFetch(): Promise<OwnFetch> {
       const dispatcher = { dispatch: lastLook(way, mayBeWritten) } as InstanceType<typeof undici.Dispatcher>;
       return undici.fetch(url, { ...init, dispatcher });
     },
+    isProxied,
     close: async () => {
       await Promise.all([direct.destroy(), proxied.destroy()]);
     },
+  };
+}
+
+/** Connects to no address but those that the guard's look-up let pass, and tells it where the MCP server was met. */
+function guardedConnector(undici: Undici, guard: AddressGuard): buildConnector.connector {
+  const connect = undici.buildConnector({ lookup: guard.lookup });
+  return (options, callback) => {
+    connect(options, (...result) => {
+      // A failure comes alone, whatever the types say.
+      if (options.protocol === 'https:' && result[0] === null) {
+        guard.connected(options.hostname, result[1].remoteAddress);
+      }
+      callback(...result);
+    });
   };
 }
 

@@ -33,7 +33,11 @@ export interface ChildParts {
   onTooLong(head: Buffer, tail: Buffer): void;
   /** Lines of its standard error, bounded; where nobody wants them they are not read. */
   readonly onStderr: ((line: string) => void) | undefined;
+  /** It has ended; what it has written may still be on its way. */
+  onExit?(): void;
   onEnd(end: ChildEnd): void;
+  /** It leads a process group of its own, and signals go to all of that. Not on Windows, which has none. */
+  readonly ownGroup?: boolean | undefined;
 }
 
 /** Of a line of standard error. */
@@ -68,6 +72,7 @@ export class Child {
         env: { ...line.env },
         stdio: ['pipe', 'pipe', parts.onStderr === undefined ? 'ignore' : 'pipe'],
         shell: false,
+        detached: parts.ownGroup === true && process.platform !== 'win32',
         windowsHide: true,
       });
       this.#watch(this.#process);
@@ -84,6 +89,11 @@ export class Child {
   /** It was ended from here. */
   get wasEnded(): boolean {
     return this.#ending;
+  }
+
+  /** Of its process group as well, where it leads one; undefined where it never ran. */
+  get pid(): number | undefined {
+    return this.#process?.pid;
   }
 
   /** One message. What it cannot take any more is lost with it: its end will be told. */
@@ -103,9 +113,22 @@ export class Child {
 
   #killIn(signal: 'SIGTERM' | 'SIGKILL'): void {
     this.#timer = this.#parts.clock.setTimeout(() => {
-      this.#process?.kill(signal);
+      this.#signal(signal);
       if (signal === 'SIGTERM') this.#killIn('SIGKILL');
     }, this.#parts.graceMs);
+  }
+
+  #signal(signal: 'SIGTERM' | 'SIGKILL'): void {
+    const { pid } = this;
+    if (pid === undefined || this.#parts.ownGroup !== true || process.platform === 'win32') {
+      this.#process?.kill(signal);
+      return;
+    }
+    try {
+      process.kill(-pid, signal);
+    } catch {
+      // Nobody is left.
+    }
   }
 
   #watch(process: ChildProcess): void {
@@ -134,6 +157,7 @@ export class Child {
       const exit: ChildEnd = { isStart: false, code: signal ?? `EXIT_${code ?? 0}` };
       this.#exit = exit;
       this.#timer = clock.setTimeout(() => this.#over(exit), DRAIN_MS);
+      this.#parts.onExit?.();
     });
     process.on('close', () => {
       lines.end();

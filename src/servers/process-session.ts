@@ -129,7 +129,7 @@ export class ProcessSession {
 
   /** The answer that was too long is refused where its two ends tell whose it was. */
   onTooLong(head: Buffer, tail: Buffer): void {
-    const key = keyAt(ID_AT_TAIL, tail) ?? keyAt(ID_AT_HEAD, head);
+    const key = keyOfCut(head, tail);
     const [only] = this.#pending.keys();
     const found =
       key !== undefined && this.#pending.has(key) ? key : this.#pending.size === 1 ? only : undefined;
@@ -202,7 +202,7 @@ function isRequestIdOf(id: RequestId | null | undefined): id is RequestId {
 }
 
 /** The messages of a line: one, or those of a batch; undefined where anything of it is none. */
-function parsed(text: string): JsonRpcMessage[] | undefined {
+export function parsed(text: string): JsonRpcMessage[] | undefined {
   let value: unknown;
   try {
     value = JSON.parse(text);
@@ -212,6 +212,11 @@ function parsed(text: string): JsonRpcMessage[] | undefined {
   const all = Array.isArray(value) ? value : [value];
   const areMessages = all.every((each) => isResponse(each) || isRequest(each) || isNotification(each));
   return areMessages && all.length > 0 ? all : undefined;
+}
+
+/** Whose answer a line was of which only the two ends are left: its id, as JSON. */
+export function keyOfCut(head: Buffer, tail: Buffer): string | undefined {
+  return keyAt(ID_AT_TAIL, tail) ?? keyAt(ID_AT_HEAD, head);
 }
 
 function keyAt(pattern: RegExp, bytes: Buffer): string | undefined {

@@ -15,6 +15,10 @@ const FLAG = /^--?([A-Za-z][\w.-]*)$/;
 /** `https://user:password@host`, `postgres://...`. */
 const PASSWORD_IN_URL = /^[a-z][a-z0-9+.-]*:\/\/[^/?#@\s]*:([^/?#@\s]+)@/i;
 
+export function soundsSecret(name: string): boolean {
+  return SECRET_NAME.test(name);
+}
+
 export function secretsOf(args: readonly string[], env: Readonly<Record<string, string>>): string[] {
   const secrets: string[] = [];
   for (const [name, value] of Object.entries(env)) {

@@ -1,10 +1,10 @@
 /**
  * How long one handshake may take.
  *
- * Guarantees that its time stands still while a request of it waits for the rate limit, which says nothing about
- * the server. Never outlives its handshake.
+ * Guarantees that its time stands still while the rate limit or a credential is waited for, a person's consent perhaps,
+ * which says nothing about the server. Never outlives its handshake.
  */
-import type { Clock, Timer } from '../clock.js';
+import { type Clock, type Timer, untilAborted } from '../clock.js';
 import type { Wire } from '../connection/wire.js';
 import { HostedMcpError } from '../errors.js';
 
@@ -26,6 +26,7 @@ export class Bound {
   #leftMs: number;
   #startedMs = 0;
   #timer: Timer | undefined;
+  #isReleased = false;
 
   constructor(parts: BoundParts, ended: AbortSignal, attempt: number, untilMs: number) {
     this.#parts = parts;
@@ -44,14 +45,22 @@ export class Bound {
 
   async pay(): Promise<void> {
     const paying = this.#parts.wire.pay('recovery', { untilMs: this.#untilMs, signal: this.signal });
-    if (paying === undefined) return;
+    if (paying !== undefined) await this.aside(paying);
+  }
+
+  /** Waits for what is not the server's to do. Ends with the handshake. */
+  async aside<T>(work: Promise<T>): Promise<T> {
     this.#timer?.clear();
     this.#leftMs -= this.#parts.clock.monotonic() - this.#startedMs;
-    await paying;
-    this.#start();
+    try {
+      return await untilAborted(work, this.signal);
+    } finally {
+      if (!this.#isReleased) this.#start();
+    }
   }
 
   release(): void {
+    this.#isReleased = true;
     this.#timer?.clear();
     this.#ended.removeEventListener('abort', this.#onEnded);
   }

@@ -92,28 +92,32 @@ export class Handshake {
   async #open(initialize: JsonRpcRequest, number: number, bound: Bound): Promise<Session> {
     const { credentials, target } = this.#parts;
     const { signal } = bound;
-    let credential = await credentials.acquire(target, { signal });
-    for (let renewed = false; ; ) {
+    let credential = await bound.aside(credentials.acquire(target, { signal }));
+    // Each reason to ask for another credential counts once: none was sent, its proof lacked a nonce, it was refused.
+    for (const renewedFor = new Set<string>(); ; ) {
       const sentWith: Credential = credential;
       const asked = await this.#ask(initialize, sentWith, bound);
       const { facts, road } = asked;
       try {
         if (signal.aborted) throw signal.reason;
         const verdict = classify(facts, PLAIN_CONTEXT);
-        if (verdict.kind !== 'credential' || renewed) {
+        const reason = renewalReason(verdict, sentWith, facts);
+        if (reason === undefined || renewedFor.has(reason)) {
           if (verdict.kind !== 'answer') throw handshakeError(verdict, facts, asked.triedBoth);
           if (!isResult(verdict.message)) throw refusalOf(verdict.message as JsonRpcError);
           const session = this.#session(verdict.message.result, asked, sentWith, number);
           await this.#announce(session, bound);
           return session;
         }
+        renewedFor.add(reason);
       } catch (error) {
         road?.end();
         throw error;
       }
       road?.end();
-      renewed = true;
-      credential = await credentials.acquire(target, { signal, rejected: rejectionOf(sentWith, facts) });
+      const rejected = rejectionOf(sentWith, facts);
+      const scope = rejected.status === 403 ? rejected.scope : undefined;
+      credential = await bound.aside(credentials.acquire(target, { signal, rejected, scope }));
     }
   }
 
@@ -248,17 +252,32 @@ function mayPass({ status }: StreamFacts): boolean {
   return status === undefined || status === 401 || status === 429 || (status >= 500 && status !== 501);
 }
 
+/** Why another credential would be of use; undefined: it would not. */
+export function renewalReason(
+  verdict: Verdict,
+  sentWith: Credential,
+  facts: StreamFacts,
+): string | undefined {
+  if (verdict.kind === 'scope') return verdict.requiredScope === undefined ? undefined : 'scope';
+  if (verdict.kind !== 'credential') return undefined;
+  if (sentWith.generation === 0) return 'none';
+  return facts.dpopNonce === undefined ? 'refused' : rejectionOf(sentWith, facts).challenge;
+}
+
 /** What a refresh has to know of the refusal. */
 export function rejectionOf(credential: Credential, facts: StreamFacts): Rejection {
-  const { challenges = [], status = 401 } = facts;
+  const { challenges = [], status = 401, dpopNonce } = facts;
   const first = <K extends keyof Challenge>(name: K) =>
     challenges.find((challenge) => challenge[name] !== undefined)?.[name];
+  // Of several schemes the one that asks for a nonce names what is wrong with the request as it was made.
+  const asksForNonce = dpopNonce !== undefined && challenges.some(({ error }) => error === 'use_dpop_nonce');
   return {
     generation: credential.generation,
     status,
-    challenge: first('error'),
+    challenge: asksForNonce ? 'use_dpop_nonce' : first('error'),
     scope: first('scope'),
     resourceMetadata: first('resourceMetadata'),
+    dpopNonce,
   };
 }
 

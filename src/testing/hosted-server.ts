@@ -11,9 +11,10 @@ import { Answer } from './answer.js';
 import { Intermediary } from './intermediary.js';
 import { endpointPath, isEndpointPath, McpEndpoint } from './mcp-endpoint.js';
 import { resolveServerOptions } from './options.js';
+import { ProofCheck } from './proof-check.js';
 import { RateLimiter } from './rate-limiter.js';
 import { refuse } from './refusals.js';
-import { bearerOf, Labels, type LogEntry, loggedHeaders, RequestLog } from './request-log.js';
+import { Labels, type LogEntry, loggedHeaders, RequestLog, tokenOf } from './request-log.js';
 import { ScriptedReplies } from './scripted-replies.js';
 import type { ServerState } from './server-state.js';
 import { Nodes, Session } from './sessions.js';
@@ -138,6 +139,7 @@ function newState(given: HostedServerOptions, closing: AbortSignal): ServerState
     origin: '',
     log: new RequestLog(() => state.connected.size),
     issuer: new TokenIssuer(clock, labels, () => state.options),
+    proofs: new ProofCheck(clock, () => state.options.dpop === 'nonce'),
     nodes: new Nodes(),
     stateless: new Session({ token: undefined, protocolVersion: '2025-11-25' }),
     scripts: new ScriptedReplies(),
@@ -215,7 +217,7 @@ function newEntry(state: ServerState, request: IncomingMessage, path: string): L
     path,
     headers: loggedHeaders(request.headers, labels),
   };
-  const token = bearerOf(request.headers.authorization);
+  const token = tokenOf(request.headers.authorization);
   if (token !== undefined) entry.tokenLabel = labels.seen('token', token);
   const sessionId = request.headers['mcp-session-id'];
   if (typeof sessionId === 'string') entry.sessionLabel = labels.seen('session', sessionId);
@@ -252,7 +254,14 @@ async function answerToken(
 ): Promise<void> {
   state.log.counts.tokenRequests += 1;
   const form = new URLSearchParams(body);
-  const reply = state.issuer.answer(form, request.headers.authorization, resourceOf(state));
+  const { authorization, dpop: proof } = request.headers;
+  const reply = state.issuer.answer({
+    form,
+    authorization,
+    proof: Array.isArray(proof) ? undefined : proof,
+    url: `${state.origin}/token`,
+    resource: resourceOf(state),
+  });
   const { tokenDelayMs } = state.options;
   if (tokenDelayMs > 0) await hold.wait(tokenDelayMs, state.closing);
   if (typeof reply.body === 'object') answer.sendJson(reply.status, reply.body, reply.headers);
@@ -262,10 +271,11 @@ async function answerToken(
 function answerMetadata(state: ServerState, path: string, answer: Answer): void {
   const resourcePath = '/.well-known/oauth-protected-resource';
   const issuerPaths = ['/.well-known/oauth-authorization-server', '/.well-known/openid-configuration'];
+  const isBound = state.options.dpop !== false;
   if (!state.options.auth) answer.send(404, {});
   else if (path === resourcePath || path === `${resourcePath}${endpointPath(state.options)}`) {
-    answer.sendJson(200, resourceMetadata(resourceOf(state), state.origin));
-  } else if (issuerPaths.includes(path)) answer.sendJson(200, issuerMetadata(state.origin));
+    answer.sendJson(200, resourceMetadata(resourceOf(state), state.origin, isBound));
+  } else if (issuerPaths.includes(path)) answer.sendJson(200, issuerMetadata(state.origin, isBound));
   else if (path === '/jwks') answer.sendJson(200, { keys: [] });
   else answer.send(404, {});
 }

@@ -18,9 +18,10 @@ import {
 import { LEGACY_MESSAGE_PATH, LEGACY_STREAM_PATH, LegacyWire } from './legacy-wire.js';
 import { ModernWire } from './modern-wire.js';
 import type { ServerOptions } from './options.js';
+import type { ProofError } from './proof-check.js';
 import { answerHeaders, refuseForLimit } from './rate-limiter.js';
 import { refuseToken } from './refusals.js';
-import { bearerOf } from './request-log.js';
+import { tokenOf } from './request-log.js';
 import type { ServerState } from './server-state.js';
 import { StreamableWire } from './streamable-wire.js';
 
@@ -69,14 +70,32 @@ export class McpEndpoint {
       await replyAsScripted(state, skipping, exchange, { message, answer: undefined, sessionId });
       return;
     }
-    const token = bearerOf(request.headers.authorization);
-    if (state.options.auth && (token === undefined || state.issuer.judge(token) !== 'valid')) {
-      const { challenge } = state.options;
-      const metadataUrl = `${state.origin}/.well-known/oauth-protected-resource${endpointPath(state.options)}`;
-      refuseToken(answer, { metadataUrl, challenge, wasGiven: token !== undefined });
-      return;
-    }
+    if (!this.#isAuthorized(exchange)) return;
+    const token = tokenOf(request.headers.authorization);
     await this.#wires[state.options.wire].handle(exchange, message, token);
+  }
+
+  /** Judges token and proof; false where the request was refused. */
+  #isAuthorized({ request, answer, path }: Exchange): boolean {
+    const { options, issuer, proofs, origin } = this.#state;
+    const { auth, challenge, dpop } = options;
+    if (!auth) return true;
+    const scheme = dpop === false ? 'Bearer' : 'DPoP';
+    const token = tokenOf(request.headers.authorization, dpop === false ? 'bearer' : 'dpop');
+    const metadataUrl = `${origin}/.well-known/oauth-protected-resource${endpointPath(options)}`;
+    const refuse = (error?: ProofError) => {
+      const wasGiven = tokenOf(request.headers.authorization) !== undefined;
+      refuseToken(answer, { metadataUrl, challenge, wasGiven, scheme, error });
+      return false;
+    };
+    if (dpop !== false && token !== undefined) {
+      const method = request.method ?? '';
+      const verdict = proofs.judge(headerOf(request, 'dpop'), { method, url: `${origin}${path}`, token });
+      Object.assign(answer.extraHeaders, proofs.headers());
+      if ('error' in verdict) return refuse(verdict.error);
+      if (issuer.keyOf(token) !== verdict.thumbprint) return refuse();
+    }
+    return token !== undefined && issuer.judge(token) === 'valid' ? true : refuse();
   }
 
   /** Counts a request against the limit, or refuses it. */
@@ -84,7 +103,7 @@ export class McpEndpoint {
     const { limiter, issuer, log, clock, options } = this.#state;
     const { rateLimit } = options;
     if (rateLimit === undefined) return true;
-    const token = bearerOf(request.headers.authorization);
+    const token = tokenOf(request.headers.authorization);
     const subject = token === undefined ? undefined : issuer.subjectOf(token);
     const standing = limiter.judge(rateLimit, subject, entry.atMs);
     Object.assign(answer.extraHeaders, answerHeaders(rateLimit, standing, clock.now()));

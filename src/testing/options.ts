@@ -24,6 +24,7 @@ export interface ServerOptions {
   readonly tokenDelayMs: number;
   readonly bindSession: 'none' | 'token';
   readonly challenge: 'bearer' | 'none';
+  readonly dpop: boolean | 'nonce';
   readonly sessions: boolean;
   readonly sessionLostStatus: 400 | 401 | 403 | 404 | 200;
   readonly answer: 'json' | 'sse' | undefined;
@@ -67,6 +68,7 @@ export function resolveServerOptions(given: HostedServerOptions): ServerOptions 
     tokenDelayMs: number(given, 'tokenDelayMs', 0, 0),
     bindSession: oneOf(given, 'bindSession', ['none', 'token'] as const) ?? 'none',
     challenge: oneOf(given, 'challenge', ['bearer', 'none'] as const) ?? 'bearer',
+    dpop: oneOf(given, 'dpop', [true, false, 'nonce'] as const) ?? false,
     sessions: flag(given, 'sessions', true),
     sessionLostStatus: oneOf(given, 'sessionLostStatus', [400, 401, 403, 404, 200] as const) ?? 404,
     answer: oneOf(given, 'answer', ['json', 'sse'] as const),

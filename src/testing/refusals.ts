@@ -6,6 +6,7 @@
  */
 import type { Answer } from './answer.js';
 import type { ServerOptions } from './options.js';
+import type { ProofError } from './proof-check.js';
 import type { ScriptedHeaders } from './types.js';
 
 export function refuse(
@@ -23,14 +24,26 @@ export function refuseSession(answer: Answer, status: ServerOptions['sessionLost
   else refuse(answer, status, -32001, 'Session not found');
 }
 
-/** RFC 6750, section 3, and RFC 9728, section 5.1. */
+/** RFC 6750, section 3, RFC 9449, section 7.1, and RFC 9728, section 5.1. */
 export function refuseToken(
   answer: Answer,
-  o: { metadataUrl: string; challenge: 'bearer' | 'none'; wasGiven: boolean },
+  o: {
+    metadataUrl: string;
+    challenge: 'bearer' | 'none';
+    wasGiven: boolean;
+    scheme: 'Bearer' | 'DPoP';
+    error?: ProofError | undefined;
+  },
 ): void {
-  const metadata = `resource_metadata="${o.metadataUrl}"`;
-  const reason = 'error="invalid_token", error_description="The access token is missing, expired or revoked"';
-  const challenge = o.wasGiven ? `Bearer ${reason}, ${metadata}` : `Bearer ${metadata}`;
+  const { error = 'invalid_token' } = o;
+  const words =
+    error === 'invalid_token' ? 'access token is missing, expired or revoked' : 'proof will not do';
+  const parameters = [
+    ...(o.wasGiven ? [`error="${error}"`, `error_description="The ${words}"`] : []),
+    ...(o.scheme === 'DPoP' ? ['algs="ES256"'] : []),
+    `resource_metadata="${o.metadataUrl}"`,
+  ];
+  const challenge = `${o.scheme} ${parameters.join(', ')}`;
   const headers: ScriptedHeaders = o.challenge === 'none' ? {} : { 'www-authenticate': challenge };
-  answer.sendJson(401, { error: 'invalid_token' }, headers);
+  answer.sendJson(401, { error }, headers);
 }

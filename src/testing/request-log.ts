@@ -115,9 +115,13 @@ export class Labels {
   }
 }
 
-/** The bearer token of a request, if it brought one. */
-export function bearerOf(authorization: string | undefined): string | undefined {
-  return /^bearer +(\S+)$/i.exec(authorization ?? '')?.[1];
+/** The access token of a request, if it brought one: of either scheme, or of the one that is meant. */
+export function tokenOf(
+  authorization: string | undefined,
+  scheme?: 'bearer' | 'dpop' | undefined,
+): string | undefined {
+  const [, given, token] = /^(bearer|dpop) +(\S+)$/i.exec(authorization ?? '') ?? [];
+  return scheme === undefined || given?.toLowerCase() === scheme ? token : undefined;
 }
 
 /** Request headers with the secrets replaced. */
@@ -134,7 +138,7 @@ function loggedValue(name: string, value: string, labels: Labels): string {
   if (name === 'cookie') return labels.cookie(value);
   if (name === 'mcp-session-id') return labels.seen('session', value);
   if (name !== 'authorization') return value;
-  const token = bearerOf(value);
+  const token = tokenOf(value);
   // The scheme stays: whether it is written with a capital B is something a test may want to see.
   const scheme = value.split(' ', 1)[0] ?? '';
   return token === undefined ? `${scheme} [redacted]` : `${scheme} ${labels.seen('token', token)}`;

@@ -7,6 +7,7 @@
 import type { Clock } from '../clock.js';
 import type { Intermediary } from './intermediary.js';
 import type { ServerOptions } from './options.js';
+import type { ProofCheck } from './proof-check.js';
 import type { RateLimiter } from './rate-limiter.js';
 import type { Labels, RequestLog } from './request-log.js';
 import type { ScriptedReplies } from './scripted-replies.js';
@@ -27,6 +28,8 @@ export interface ServerState {
   readonly labels: Labels;
   readonly log: RequestLog;
   readonly issuer: TokenIssuer;
+  /** Of the MCP endpoint; the issuer has its own. */
+  readonly proofs: ProofCheck;
   readonly nodes: Nodes;
   /** Stands for every session where there are none. */
   readonly stateless: Session;

@@ -2,12 +2,14 @@
  * A small authorization server: client credentials and refresh tokens (RFC 6749), its metadata (RFC 8414)
  * and the resource's (RFC 9728).
  *
- * Guarantees that a refresh token is spent at the moment its request arrives, however long the answer
+ * Guarantees that a token which is asked for with a proof answers to the key of that proof alone (RFC 9449), that a
+ * refresh token is spent at the moment its request arrives, however long the answer
  * takes, and that a spent one that comes again ends its whole family. Never logs or derives a token: all are
  * random and opaque.
  */
 import { randomBytes, timingSafeEqual } from 'node:crypto';
 import type { Clock } from '../clock.js';
+import { ProofCheck } from './proof-check.js';
 import type { Labels } from './request-log.js';
 import type { TokenReply } from './types.js';
 
@@ -21,11 +23,24 @@ interface AccessGrant {
   expiresAtMs: number;
   readonly scope: string | undefined;
   readonly family: Family;
+  /** Thumbprint of the key it is bound to. */
+  readonly key: string | undefined;
 }
 interface RefreshGrant {
   spent: boolean;
   readonly scope: string | undefined;
   readonly family: Family;
+  readonly key: string | undefined;
+}
+
+/** A token request. */
+export interface TokenAsked {
+  readonly form: URLSearchParams;
+  readonly authorization: string | undefined;
+  readonly proof: string | undefined;
+  readonly url: string;
+  /** What tokens are for. */
+  readonly resource: string;
 }
 
 const CLIENT_ID = 'holdfast-test-client';
@@ -33,6 +48,7 @@ const CLIENT_ID = 'holdfast-test-client';
 export interface IssuerSettings {
   readonly tokenLifetimeMs: number;
   readonly rotateRefreshTokens: boolean;
+  readonly dpop: boolean | 'nonce';
 }
 
 export class TokenIssuer {
@@ -40,6 +56,7 @@ export class TokenIssuer {
   readonly #clock: Clock;
   readonly #labels: Labels;
   readonly #settings: () => IssuerSettings;
+  readonly #proofs: ProofCheck;
   readonly #access = new Map<string, AccessGrant>();
   readonly #refresh = new Map<string, RefreshGrant>();
   /** By access token; outlives revocation, for a server that knows no token any more still knows who calls. */
@@ -51,6 +68,7 @@ export class TokenIssuer {
     this.#clock = clock;
     this.#labels = labels;
     this.#settings = settings;
+    this.#proofs = new ProofCheck(clock, () => settings().dpop === 'nonce');
     this.client = {
       id: CLIENT_ID,
       secret: secret(),
@@ -61,16 +79,21 @@ export class TokenIssuer {
   issueAccessToken(
     o: { lifetimeMs?: number | undefined; scope?: string | undefined; subject?: string | undefined } = {},
   ): string {
-    return this.#issueAccess(this.#newFamily(o.subject), o.scope, o.lifetimeMs);
+    return this.#issueAccess(this.#newFamily(o.subject), o.scope, undefined, o.lifetimeMs);
   }
 
   issueRefreshToken(o: { subject?: string | undefined } = {}): string {
-    return this.#issueRefresh(this.#newFamily(o.subject), undefined);
+    return this.#issueRefresh(this.#newFamily(o.subject), undefined, undefined);
   }
 
   /** Whose access token it is, valid or not; undefined for one that was never given out. */
   subjectOf(token: string): string | undefined {
     return this.#subjects.get(token);
+  }
+
+  /** Thumbprint of the key that a token is bound to. */
+  keyOf(token: string): string | undefined {
+    return this.#access.get(token)?.key;
   }
 
   judge(token: string): 'valid' | 'expired' | 'unknown' {
@@ -98,15 +121,26 @@ export class TokenIssuer {
   }
 
   /** Decides one token request, at once. */
-  answer(form: URLSearchParams, authorization: string | undefined, resource: string): TokenReply {
+  answer(asked: TokenAsked): TokenReply {
     if (this.#failure !== undefined) {
       const { reply } = this.#failure;
       this.#failure.times -= 1;
       if (this.#failure.times <= 0) this.#failure = undefined;
       return reply;
     }
+    const reply = this.#decide(asked);
+    return { ...reply, headers: { ...reply.headers, ...this.#proofs.headers() } };
+  }
+
+  #decide({ form, authorization, proof, url, resource }: TokenAsked): TokenReply {
     if (!this.#isClient(form, authorization)) {
       return oauthError(401, 'invalid_client', { 'www-authenticate': 'Basic realm="token"' });
+    }
+    let key: string | undefined;
+    if (this.#settings().dpop !== false) {
+      const verdict = this.#proofs.judge(proof, { method: 'POST', url });
+      if ('error' in verdict) return oauthError(400, verdict.error);
+      key = verdict.thumbprint;
     }
     const wanted = form.get('resource');
     if (wanted !== null && wanted.replace(/\/$/, '') !== resource && !resource.startsWith(`${wanted}`)) {
@@ -115,9 +149,9 @@ export class TokenIssuer {
     const scope = form.get('scope') ?? undefined;
     switch (form.get('grant_type')) {
       case 'client_credentials':
-        return this.#grant(this.#newFamily(), scope, undefined);
+        return this.#grant(this.#newFamily(), scope, undefined, key);
       case 'refresh_token':
-        return this.#refreshed(form.get('refresh_token'), scope);
+        return this.#refreshed(form.get('refresh_token'), scope, key);
       case null:
         return oauthError(400, 'invalid_request');
       default:
@@ -125,27 +159,34 @@ export class TokenIssuer {
     }
   }
 
-  #refreshed(token: string | null, scope: string | undefined): TokenReply {
+  #refreshed(token: string | null, scope: string | undefined, key: string | undefined): TokenReply {
     if (token === null) return oauthError(400, 'invalid_request');
     const grant = this.#refresh.get(token);
-    if (grant === undefined) return oauthError(400, 'invalid_grant');
+    if (grant === undefined || (grant.key !== undefined && grant.key !== key))
+      return oauthError(400, 'invalid_grant');
     if (grant.spent) {
       this.#revokeFamily(grant.family);
       return oauthError(400, 'invalid_grant');
     }
     if (!this.#settings().rotateRefreshTokens)
-      return this.#grant(grant.family, scope ?? grant.scope, undefined);
+      return this.#grant(grant.family, scope ?? grant.scope, undefined, key);
     grant.spent = true;
-    return this.#grant(grant.family, scope ?? grant.scope, this.#issueRefresh(grant.family, grant.scope));
+    const next = this.#issueRefresh(grant.family, grant.scope, key);
+    return this.#grant(grant.family, scope ?? grant.scope, next, key);
   }
 
-  #grant(family: Family, scope: string | undefined, refreshToken: string | undefined): TokenReply {
+  #grant(
+    family: Family,
+    scope: string | undefined,
+    refreshToken: string | undefined,
+    key: string | undefined,
+  ): TokenReply {
     return {
       status: 200,
       headers: { 'cache-control': 'no-store' },
       body: {
-        access_token: this.#issueAccess(family, scope),
-        token_type: 'Bearer',
+        access_token: this.#issueAccess(family, scope, key),
+        token_type: key === undefined ? 'Bearer' : 'DPoP',
         expires_in: this.#settings().tokenLifetimeMs / 1000,
         ...(refreshToken === undefined ? {} : { refresh_token: refreshToken }),
         ...(scope === undefined ? {} : { scope }),
@@ -153,18 +194,23 @@ export class TokenIssuer {
     };
   }
 
-  #issueAccess(family: Family, scope: string | undefined, lifetimeMs?: number | undefined): string {
+  #issueAccess(
+    family: Family,
+    scope: string | undefined,
+    key: string | undefined,
+    lifetimeMs?: number | undefined,
+  ): string {
     const token = secret();
     const lifetime = lifetimeMs ?? this.#settings().tokenLifetimeMs;
-    this.#access.set(token, { expiresAtMs: this.#clock.now() + lifetime, scope, family });
+    this.#access.set(token, { expiresAtMs: this.#clock.now() + lifetime, scope, family, key });
     this.#subjects.set(token, family.subject);
     this.#labels.issued('token', token);
     return token;
   }
 
-  #issueRefresh(family: Family, scope: string | undefined): string {
+  #issueRefresh(family: Family, scope: string | undefined, key: string | undefined): string {
     const token = secret();
-    this.#refresh.set(token, { spent: false, scope, family });
+    this.#refresh.set(token, { spent: false, scope, family, key });
     return token;
   }
 
@@ -188,17 +234,21 @@ export class TokenIssuer {
 }
 
 /** RFC 9728. */
-export function resourceMetadata(resource: string, issuer: string): object {
+export function resourceMetadata(resource: string, issuer: string, dpop: boolean): object {
   return {
     resource,
     authorization_servers: [issuer],
     bearer_methods_supported: ['header'],
     resource_name: 'mcp-holdfast simulator',
+    ...(dpop && {
+      dpop_signing_alg_values_supported: ['ES256'],
+      dpop_bound_access_tokens_required: true,
+    }),
   };
 }
 
 /** RFC 8414, with the fields that OpenID Connect Discovery and common parsers insist on. */
-export function issuerMetadata(issuer: string): object {
+export function issuerMetadata(issuer: string, dpop: boolean): object {
   return {
     issuer,
     // Not served: only the grants below are. Parsers want the name to be there.
@@ -211,6 +261,7 @@ export function issuerMetadata(issuer: string): object {
     code_challenge_methods_supported: ['S256'],
     subject_types_supported: ['public'],
     id_token_signing_alg_values_supported: ['RS256'],
+    ...(dpop && { dpop_signing_alg_values_supported: ['ES256'] }),
   };
 }
 

@@ -78,6 +78,13 @@ export interface HostedServerOptions {
   bindSession?: 'none' | 'token' | undefined;
   /** `'none'`: a 401 carries no `WWW-Authenticate`. */
   challenge?: 'bearer' | 'none' | undefined;
+  /**
+   * Tokens are bound to a key (RFC 9449): token endpoint and MCP endpoint ask for a proof, and refuse one that comes again
+   * or is dated more than a minute off. A refresh token that was given out so answers to the same key only, and
+   * tokens of `issueToken()` are of no use. `'nonce'`: a proof needs a nonce, too; each answer brings a new one, good for
+   * a minute, and the two endpoints have their own. False by default.
+   */
+  dpop?: boolean | 'nonce' | undefined;
   /** False: no session ids are given out, none is asked for. */
   sessions?: boolean | undefined;
   /** The status by which an unknown session is refused; 404 by default. */

@@ -1,24 +1,35 @@
 /**
- * The official suite's client scenarios through HostedClient, as an app would use it: the built package.
+ * The official suite's client scenarios, as an app would use the built package: with HostedClient, and with the SDK v2's
+ * Client over a HostedTransport. All that is not about authorization and one of each kind that is; `npm run
+ * conformance` runs every one.
  */
 import { existsSync } from 'node:fs';
-import { rm } from 'node:fs/promises';
-import { fileURLToPath } from 'node:url';
-import { beforeAll, expect, test } from 'vitest';
+import { join } from 'node:path';
+import { beforeAll, describe, expect, test } from 'vitest';
+import { COLUMNS, isQuick, plan } from '../../scripts/conformance/columns.mjs';
+import { clientScenarios } from '../../scripts/conformance/suite.mjs';
 import { expectScenarioToPass, resultsFolder } from './suite.js';
 
-const results = resultsFolder('client-scenarios');
-const client = fileURLToPath(new URL('client.mjs', import.meta.url));
+const scenarios = (await clientScenarios()).filter(({ name }) => isQuick(name));
+const planned = plan(
+  COLUMNS.filter(({ isOurs }) => isOurs),
+  scenarios,
+);
 
-beforeAll(async () => {
+beforeAll(() => {
   expect(existsSync(new URL('../../dist/client.js', import.meta.url)), 'run `npm run build` first').toBe(
     true,
   );
-  await rm(results, { recursive: true, force: true });
 });
 
-test.sequential.each(['initialize', 'tools_call', 'elicitation-sep1034-client-defaults', 'sse-retry'])(
-  '%s',
-  (scenario) =>
-    expectScenarioToPass(scenario, ['client', '--command', `${process.execPath} ${client}`], results),
-);
+describe.each(COLUMNS.filter(({ isOurs }) => isOurs))('$title', ({ id }) => {
+  const runs = planned.filter(({ column }) => column.id === id);
+  test.sequential.each(runs)('$scenario, $revision', ({ scenario, judged, refusal }) =>
+    expectScenarioToPass(
+      scenario,
+      judged,
+      join(resultsFolder('client-scenarios'), id, scenario.replaceAll('/', '-')),
+      refusal,
+    ),
+  );
+});

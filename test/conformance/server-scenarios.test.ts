@@ -2,15 +2,13 @@
  * The official suite's server scenarios against the simulator: whether what it does without a fault is what
  * an honest server does is for somebody else to judge.
  */
-import { rm } from 'node:fs/promises';
+import { join } from 'node:path';
 import { afterAll, beforeAll, test } from 'vitest';
 import { type HostedServer, startHostedServer } from '../../src/testing/index.js';
 import { expectScenarioToPass, resultsFolder } from './suite.js';
 
-const results = resultsFolder('server-scenarios');
 let server: HostedServer;
 beforeAll(async () => {
-  await rm(results, { recursive: true, force: true });
   server = await startHostedServer({ auth: false });
 });
 afterAll(() => server.close());
@@ -27,4 +25,10 @@ test.sequential.each([
   'resources-subscribe',
   'resources-unsubscribe',
   'prompts-list',
-])('%s', (scenario) => expectScenarioToPass(scenario, ['server', '--url', server.url], results));
+])('%s', (scenario) =>
+  expectScenarioToPass(
+    scenario,
+    ['server', '--url', server.url],
+    join(resultsFolder('server-scenarios'), scenario),
+  ),
+);

@@ -495,12 +495,10 @@ describe('HostedTransport under the SDK v1 Client', () => {
     expect(transport.connection.state).toBe('closed');
   });
 
-  it('finishAuth says that a user has to authorize again', async () => {
+  it('finishAuth without credentials that a user authorizes is a TypeError', async () => {
     const transport = new HostedTransport('http://127.0.0.1:1/mcp');
 
-    await expect(transport.finishAuth('code')).rejects.toMatchObject({
-      code: 'ERR_REAUTHORIZATION_REQUIRED',
-    });
+    await expect(transport.finishAuth('code')).rejects.toThrow(TypeError);
     await transport.close();
   });
 

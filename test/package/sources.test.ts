@@ -11,6 +11,7 @@ const root = fileURLToPath(new URL('../..', import.meta.url));
 const MAX_LINES = 400;
 const MAY_IMPORT_SDK = [
   'src/client.ts',
+  'src/client-transport.ts',
   'src/hosted-client.ts',
   'src/hosted-client-errors.ts',
   'src/hosted-client-options.ts',
@@ -20,7 +21,7 @@ const MAY_IMPORT_SDK = [
 ];
 /** Both are clocks themselves. */
 const MAY_READ_TIME = ['src/clock.ts', 'src/testing/manual-clock.ts'];
-const LOADED_LATE = ['undici', 'openid-client', 'oauth4webapi'];
+const LOADED_LATE = ['undici', 'openid-client', 'oauth4webapi', 'jose'];
 
 interface Import {
   from: string;

@@ -15,6 +15,7 @@ import { elapsedSince, type Moment, momentOf } from '../moment.js';
 import { DEFAULT_MAX_WAIT_MS } from '../options.js';
 import { abortedError, closedError, type Problem, problemError, problemOf } from '../problem.js';
 import type { AcquireOptions, Credential, CredentialEvent, CredentialProvider } from '../provider.js';
+import { insufficientScope } from '../scope-step-up.js';
 import { Secret } from '../secret.js';
 
 export interface Reading {
@@ -75,7 +76,9 @@ export class SourceProvider implements CredentialProvider {
   async acquire(target: URL, options: AcquireOptions = {}): Promise<Credential> {
     if (this.#closing.signal.aborted) throw closedError();
     if (options.signal?.aborted === true) throw abortedError();
-    const { rejected } = options;
+    const { rejected, scope } = options;
+    // A value is what it is: only its issuer could widen it.
+    if (rejected?.status === 403 && scope !== undefined) throw insufficientScope(scope);
     const held = this.#held;
     if (held !== undefined && rejected?.generation === held.generation) {
       return this.#credential(target, await this.#wait(this.#readAgain(target, held.generation), options));

@@ -39,10 +39,16 @@ describe('fromOAuthClientProvider', () => {
     expect(await bearerOf(await provider.acquire(TARGET, refusedAt(2)))).toBe('Bearer c');
   });
 
-  it('no tokens, or the same after a refusal, need a person: never a redirect from here', async () => {
+  it('without tokens the server is asked first, without a credential', async () => {
     const none = fromOAuthClientProvider(clientProvider(() => undefined));
-    expect((await errorOf(none.acquire(TARGET))).code).toBe('ERR_REAUTHORIZATION_REQUIRED');
-    const stuck = fromOAuthClientProvider(clientProvider(() => ({ access_token: 'a' })));
+    const credential = await none.acquire(TARGET);
+    expect(credential.generation).toBe(0);
+    expect(await credential.headers({ method: 'POST', url: TARGET })).toEqual({});
+  });
+
+  it('where there is no redirect URL nobody is sent away', async () => {
+    const machine = { ...clientProvider(() => ({ access_token: 'a' })), redirectUrl: undefined };
+    const stuck = fromOAuthClientProvider(machine);
     await stuck.acquire(TARGET);
     expect((await errorOf(stuck.acquire(TARGET, refusedAt(1)))).code).toBe('ERR_REAUTHORIZATION_REQUIRED');
   });

@@ -191,7 +191,7 @@ it.each<[Record<string, unknown>, RegExp]>([
   [{ clientSecret: 's' }, /^clientId is required with clientSecret or privateKey/],
   [{ privateKey: 'k' }, /^clientId is required with clientSecret or privateKey/],
   [{ clientId: 'c', privateKey: 'k' }, /^privateKey must be/],
-  [{ tokenEndpoint: undefined }, /exactly one of issuer and tokenEndpoint/],
+  [{ tokenEndpoint: undefined }, /exactly one of issuer, tokenEndpoint and discover/],
   [{ tokenEndpoint: 'http://as.example/token' }, /^tokenEndpoint must be an https/],
   [{ tokenEndpoint: undefined, issuer: 'https://as.example#x' }, /^issuer must/],
   [{ scope: '\u0007' }, /^scope/],

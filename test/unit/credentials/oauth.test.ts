@@ -266,8 +266,8 @@ describe('time limits', () => {
 describe('options', () => {
   const base = { tokenEndpoint: 'https://as.example/token', clientId: 'c', clientSecret: 's' };
   it.each([
-    [{ ...base, issuer: 'https://as.example' }, /exactly one of issuer and tokenEndpoint/],
-    [{ ...base, tokenEndpoint: undefined }, /exactly one of issuer and tokenEndpoint/],
+    [{ ...base, issuer: 'https://as.example' }, /exactly one of issuer, tokenEndpoint and discover/],
+    [{ ...base, tokenEndpoint: undefined }, /exactly one of issuer, tokenEndpoint and discover/],
     [{ ...base, tokenEndpoint: 'http://as.example/token' }, /tokenEndpoint must be an https/],
     [{ ...base, tokenEndpoint: 'https://u:p@as.example/token' }, /tokenEndpoint must be an https/],
     [{ ...base, tokenEndpoint: undefined, issuer: 'https://as.example?x=1' }, /issuer must have no query/],

@@ -612,7 +612,7 @@ describe('options', () => {
     [{ audience: ['a'] }, /^audience must be/],
     [{ clientId: undefined }, /^clientId is required/],
     [{ clientId: '' }, /^clientId is required/],
-    [{ issuer: 'https://as.example' }, /exactly one of issuer and tokenEndpoint/],
+    [{ issuer: 'https://as.example' }, /exactly one of issuer, tokenEndpoint and discover/],
     [{ tokenEndpoint: 'http://as.example/token' }, /^tokenEndpoint must be an https/],
     [{ clientSecret: 's', privateKey: 'k' }, /exclude each other/],
     [{ scope: 'a"b' }, /^scope/],

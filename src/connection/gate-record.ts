@@ -1,0 +1,75 @@
+/**
+ * What the gates know and have said of one call.
+ *
+ * Guarantees that nothing is made for a call that no gate and no audit looks at. Never decides anything.
+ */
+import type { Clock } from '../clock.js';
+import type { Asker, GateAnswer, GateStep } from '../gates/ask.js';
+import type { CallChain, CallFacts, Gate } from '../gates/gate.js';
+import type { Call } from './ledger.js';
+
+/** One answer, as the audit tells it. */
+export interface GateVerdict {
+  readonly gate: string;
+  readonly step: GateStep;
+  readonly verdict: GateAnswer;
+  readonly ms: number;
+}
+
+export interface RecordParts {
+  readonly clock: Clock;
+  /** Tells the connections apart that share a gate. */
+  readonly connection: object;
+  /** The audit wants the answers of the gates as well. */
+  readonly keepsVerdicts: boolean;
+  report(chain: CallChain): void;
+  took(gate: string, ms: number): void;
+}
+
+export class GateRecord implements Asker {
+  readonly gates: readonly Gate[];
+  readonly verdicts: GateVerdict[] = [];
+  /** The call as it would go out, once the gates have let it. */
+  facts: CallFacts | undefined;
+  /** Generation of the credential that it went out with last. */
+  generation: number | undefined;
+  /** Of the server's answer, where an audit wants to know. */
+  answer: { readonly digest: string; readonly isError: boolean; readonly rpcCode?: number } | undefined;
+  readonly #call: Call;
+  readonly #parts: RecordParts;
+
+  constructor(call: Call, gates: readonly Gate[], parts: RecordParts) {
+    this.#call = call;
+    this.gates = gates;
+    this.#parts = parts;
+  }
+
+  get clock(): Clock {
+    return this.#parts.clock;
+  }
+  get key(): object {
+    return this;
+  }
+  get connection(): object {
+    return this.#parts.connection;
+  }
+  get ended(): boolean {
+    return this.#call.ended;
+  }
+  get signal(): AbortSignal {
+    return this.#call.signal;
+  }
+
+  hold(): () => void {
+    return this.#call.options.hold?.() ?? (() => {});
+  }
+
+  report(chain: CallChain): void {
+    this.#parts.report(chain);
+  }
+
+  onAsked(gate: string, step: GateStep, verdict: GateAnswer, ms: number): void {
+    this.#parts.took(gate, ms);
+    if (this.#parts.keepsVerdicts) this.verdicts.push({ gate, step, verdict, ms });
+  }
+}

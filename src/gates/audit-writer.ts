@@ -1,0 +1,146 @@
+/**
+ * Writes the entries of an audit: one chain, one line after the other.
+ *
+ * Guarantees that lines leave in the order in which entries came, that one which was not taken is tried again before
+ * the next, and that what had to be given up is counted in the line that follows. Never throws into a call.
+ */
+import type { Clock } from '../clock.js';
+import { CHAIN_START, chained, type Link } from './audit-chain.js';
+import { AuditFile } from './audit-file.js';
+import type { CallFacts } from './gate.js';
+import { isThenable } from './value.js';
+
+export interface AuditSink {
+  write(line: string): unknown;
+}
+
+export interface AuditSettings {
+  readonly actor: string | ((call: CallFacts) => string | undefined) | undefined;
+  readonly required: boolean;
+  readonly clear: readonly string[];
+}
+
+/** Entries that wait for a sink that fails; beyond them the oldest is given up. */
+const MAX_WAITING = 10_000;
+
+export class AuditWriter {
+  readonly settings: AuditSettings;
+  readonly #file: AuditFile | undefined;
+  readonly #sink: AuditSink | undefined;
+  #last: Link = { seq: 0, hash: CHAIN_START };
+  /** Bodies that could not be written; the chain is made when they are. */
+  readonly #waiting: string[] = [];
+  #lost = 0;
+  #isFailing = false;
+  #isClosed = false;
+  /** A sink that takes its time: one line after the other. */
+  #writing: Promise<void> | undefined;
+
+  constructor(target: AuditFile | AuditSink, settings: AuditSettings) {
+    this.settings = settings;
+    if (target instanceof AuditFile) this.#file = target;
+    else this.#sink = target;
+  }
+
+  get head(): string {
+    return this.#last.hash;
+  }
+
+  get waiting(): number {
+    return this.#waiting.length;
+  }
+
+  /** Whether a call may go out. Where it might, what is waiting is tried once more. */
+  get mayCall(): boolean {
+    if (!this.settings.required) return true;
+    if (this.#isClosed) return false;
+    if (this.#file?.isOpen === false || this.#isFailing) this.#flush();
+    return !this.#isFailing;
+  }
+
+  /** Takes an entry: JSON text of an object. */
+  take(body: string, clock: Clock): void {
+    this.#waiting.push(body);
+    if (this.#waiting.length > MAX_WAITING) {
+      // The first may be on its way to the sink just now.
+      this.#waiting.splice(this.#writing === undefined ? 0 : 1, 1);
+      this.#lost += 1;
+    }
+    this.#flush(clock);
+  }
+
+  async close(): Promise<void> {
+    this.#flush();
+    while (this.#writing !== undefined) await this.#writing.catch(() => {});
+    this.#isClosed = true;
+    try {
+      this.#file?.close();
+    } catch {
+      // It takes no more lines, which is what was wanted.
+    }
+  }
+
+  #flush(clock?: Clock): void {
+    if (this.#isClosed || this.#writing !== undefined) return;
+    try {
+      this.#open(clock);
+      while (this.#waiting.length > 0) {
+        const taken = this.#write();
+        if (taken === undefined) continue;
+        this.#writing = taken.finally(() => {
+          this.#writing = undefined;
+          if (!this.#isFailing) this.#flush(clock);
+        });
+        this.#writing.catch(() => {});
+        return;
+      }
+      this.#isFailing = false;
+    } catch {
+      this.#isFailing = true;
+    }
+  }
+
+  #open(clock: Clock | undefined): void {
+    if (this.#file === undefined || this.#file.isOpen) return;
+    const { last, torn } = this.#file.open();
+    // An empty file does not begin a new chain: the old one may have gone elsewhere.
+    if (last !== undefined) this.#last = last;
+    if (torn === 0) return;
+    const time = clock === undefined ? undefined : new Date(clock.now()).toISOString();
+    this.#waiting.unshift(JSON.stringify({ time, event: 'recovered', tornBytes: torn }));
+  }
+
+  /** Writes the first of those that wait. A promise where the sink takes its time. */
+  #write(): Promise<void> | undefined {
+    const body = this.#waiting[0] as string;
+    const lost = this.#lost;
+    const { line, link } = chained(
+      lost === 0 ? body : `${body.slice(0, -1)},"lostBefore":${lost}}`,
+      this.#last,
+    );
+    const written = () => {
+      this.#last = link;
+      this.#waiting.shift();
+      this.#lost -= lost;
+    };
+    if (this.#file !== undefined) {
+      this.#file.write(line, link.seq);
+      written();
+      return undefined;
+    }
+    const answer = this.#sink?.write(`${line}\n`);
+    if (!isThenable(answer)) {
+      written();
+      return undefined;
+    }
+    return Promise.resolve(answer).then(
+      () => {
+        written();
+        this.#isFailing = false;
+      },
+      () => {
+        this.#isFailing = true;
+      },
+    );
+  }
+}

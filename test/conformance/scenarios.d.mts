@@ -1,0 +1,1 @@
+export const SCENARIOS: Readonly<Record<string, object>>;
