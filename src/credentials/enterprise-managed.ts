@@ -8,6 +8,7 @@
  */
 import type { Clock } from '../clock.js';
 import { HostedMcpError } from '../errors.js';
+import type { Grant } from './grant.js';
 import { assertionOf } from './jwt-bearer.js';
 import {
   authorizationServer,
@@ -22,7 +23,6 @@ import type { PresentedToken } from './presented-token.js';
 import { PresentingGrant } from './presenting-grant.js';
 import { type Problem, problemError, problemOf } from './problem.js';
 import type { CredentialProvider } from './provider.js';
-import type { Grant } from './renewal.js';
 import { checkAudience, exchangeOf, ID_JAG_TYPE, ID_TOKEN_TYPE } from './token-exchange.js';
 
 /** Where the user is signed in, and what proves it there. */

@@ -12,6 +12,7 @@ import { MAX_LIFETIME_MS, type ResolvedRefreshPolicy, type TokenTimes, tokenTime
 import type { StoredRecord } from './provider.js';
 import { Secret } from './secret.js';
 import type { IssuedToken } from './token-endpoint.js';
+import type { RevokedToken } from './token-revocation.js';
 import { jwtLifetimeMs } from './token-value.js';
 
 export interface HeldToken extends TokenTimes {
@@ -167,6 +168,15 @@ export class Holding {
       data: JSON.stringify(data),
       ...(expires ? { expiresAtMs: Math.round(token.startedAtMs + token.lifetimeMs) } : {}),
     };
+  }
+
+  /** What an issuer would have to take back; the one that brings others first. */
+  issued(): RevokedToken[] {
+    const { refresh, token } = this;
+    return [
+      ...(refresh === undefined ? [] : [{ token: refresh, hint: 'refresh_token' as const }]),
+      ...(token === undefined ? [] : [{ token: token.access, hint: 'access_token' as const }]),
+    ];
   }
 
   clear(): void {

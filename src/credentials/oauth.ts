@@ -14,11 +14,11 @@ import { Discovery } from './authorization/discovery.js';
 import { DiscoverOnceProvider, Pin } from './authorization/once.js';
 import { clientAuthenticator, type SecretEncoding } from './client-auth.js';
 import { Dpop } from './dpop.js';
+import type { Grant } from './grant.js';
 import { MetadataSource } from './metadata.js';
 import { MAX_LIFETIME_MS, type ResolvedRefreshPolicy, resolveRefreshPolicy } from './options.js';
 import type { CredentialProvider, CredentialStore, RefreshPolicy } from './provider.js';
 import { Refresher } from './refresher.js';
-import type { Grant } from './renewal.js';
 import { isScope } from './scopes.js';
 import { Secret } from './secret.js';
 import type { Seed } from './seed.js';
@@ -258,6 +258,7 @@ export function endpointGrant(endpoint: TokenEndpoint, spendsRefreshToken: boole
     spendsRefreshToken,
     prepare: () => endpoint.prepare(),
     request: (request) => endpoint.request(request),
+    revoke: (tokens, timeoutMs) => endpoint.revoke(tokens, timeoutMs),
     close: () => endpoint.close(),
   };
 }

@@ -7,11 +7,12 @@
  */
 import type { Clock } from '../clock.js';
 import { HostedMcpError } from '../errors.js';
+import type { Grant } from './grant.js';
 import { elapsedSince, momentOf } from './moment.js';
 import type { AskingForToken } from './presented-token.js';
 import { closedError, problemOf } from './problem.js';
-import type { Grant } from './renewal.js';
 import type { Presentation, TokenEndpoint, TokenOutcome, TokenRequest } from './token-endpoint.js';
+import type { RevokedToken } from './token-revocation.js';
 
 export type FailedOutcome = Exclude<TokenOutcome, { readonly kind: 'token' }>;
 
@@ -58,6 +59,10 @@ export class PresentingGrant implements Grant {
     if ('kind' in presented) return presented;
     const { scope, resource } = request;
     return await endpoint.request({ scope, resource, presented, timeoutMs: leftMs() });
+  }
+
+  revoke(tokens: readonly RevokedToken[], timeoutMs: number): Promise<'revoked' | 'unsupported'> {
+    return this.#options.endpoint.revoke(tokens, timeoutMs);
   }
 
   async close(): Promise<void> {

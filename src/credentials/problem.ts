@@ -45,3 +45,14 @@ export function abortedError(): HostedMcpError {
 export function closedError(): HostedMcpError {
   return new HostedMcpError('ERR_CLOSED', 'The credential provider is closed');
 }
+
+export const FORGOTTEN: Problem = Object.freeze({
+  code: 'ERR_REAUTHORIZATION_REQUIRED',
+  what: 'The credential was forgotten',
+  fields: { reason: 'forgotten' },
+});
+
+/** A function, because what a signal says may change between two looks. */
+export function isAborted(signal: AbortSignal | undefined): boolean {
+  return signal?.aborted === true;
+}

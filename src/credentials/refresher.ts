@@ -15,11 +15,12 @@ import { foreignOriginError, makeCredential } from './credential.js';
 import { CredentialEvents } from './credential-events.js';
 import { within } from './deadline.js';
 import type { Dpop } from './dpop.js';
+import type { Grant } from './grant.js';
 import { ageOf, type HeldToken, Holding } from './held-token.js';
 import { Latches } from './latches.js';
 import type { Moment } from './moment.js';
 import { DEFAULT_MAX_WAIT_MS, type ResolvedRefreshPolicy } from './options.js';
-import { abortedError, closedError, problemError } from './problem.js';
+import { abortedError, closedError, FORGOTTEN, isAborted, problemError } from './problem.js';
 import type {
   AcquireOptions,
   Credential,
@@ -28,7 +29,7 @@ import type {
   CredentialStore,
 } from './provider.js';
 import { Rejections } from './rejections.js';
-import { type Demand, type Grant, Renewal, type RenewalResult } from './renewal.js';
+import { type Demand, Renewal, type RenewalResult } from './renewal.js';
 import { ScopeStepUp } from './scope-step-up.js';
 import { type Seed, SeedUse } from './seed.js';
 import { SharedRecord } from './shared-record.js';
@@ -149,6 +150,14 @@ export class Refresher implements CredentialProvider {
       const stored = await this.#record.read();
       if (stored === undefined || (await this.#record.compareAndSet(stored.generation, undefined))) break;
     }
+  }
+
+  /** Takes the tokens back at their issuer and forgets them. Throws `ERR_TOKEN_ENDPOINT` where that failed. */
+  async revoke(_options?: { signal?: AbortSignal | undefined }): Promise<'revoked' | 'unsupported'> {
+    await this.#flight;
+    const tokens = this.#holding.issued();
+    void this.forget().catch(() => {});
+    return (await this.#options.grant.revoke?.(tokens, this.#options.policy.tokenTimeoutMs)) ?? 'unsupported';
   }
 
   close(options: { drainMs?: number | undefined } = {}): Promise<void> {
@@ -385,16 +394,6 @@ export class Refresher implements CredentialProvider {
   }
 }
 
-const FORGOTTEN = {
-  code: 'ERR_REAUTHORIZATION_REQUIRED',
-  what: 'The credential was forgotten',
-  fields: { reason: 'forgotten' },
-} as const;
-
 function known(value: string | (() => string | undefined) | undefined): string | undefined {
   return typeof value === 'function' ? value() : value;
-}
-
-function isAborted(signal: AbortSignal | undefined): boolean {
-  return signal?.aborted === true;
 }

@@ -7,6 +7,7 @@
  * Never decides when to renew and never backs off: that is `refresher.ts`.
  */
 import { type Clock, sleep, type Timer } from '../clock.js';
+import type { Grant } from './grant.js';
 import { ageOf, type Holding } from './held-token.js';
 import { elapsedSince, type Moment, momentOf } from './moment.js';
 import { LEASE_EXTRA_MS, LEASE_MARGIN_MS, type ResolvedRefreshPolicy } from './options.js';
@@ -14,17 +15,7 @@ import { closedError, type Problem, problemOf } from './problem.js';
 import type { Lease, StoredRecord } from './provider.js';
 import type { Secret } from './secret.js';
 import { type SharedRecord, storeError } from './shared-record.js';
-import type { IssuedToken, TokenOutcome, TokenRequest } from './token-endpoint.js';
-
-/** A way to get a token. */
-export interface Grant {
-  /** A request spends a refresh token: two at once, or one lost, may end the authorization. */
-  readonly spendsRefreshToken: boolean;
-  prepare(): Promise<void>;
-  /** Never rejects. */
-  request(request: TokenRequest): Promise<TokenOutcome>;
-  close(): Promise<void>;
-}
+import type { IssuedToken, TokenOutcome } from './token-endpoint.js';
 
 /** What the token must be good for. */
 export interface Demand {

@@ -28,6 +28,7 @@ import {
   type TokenOutcome,
   unusable,
 } from './token-reply.js';
+import { type RevokedToken, revokeTokens } from './token-revocation.js';
 
 export type { IssuedRule, IssuedToken, Presentation, TokenOutcome } from './token-reply.js';
 
@@ -217,6 +218,12 @@ export class TokenEndpoint {
         return unusable('an answer that is no valid token reply', captured.refreshToken);
     }
     return captured ?? unusable('nothing', undefined);
+  }
+
+  /** RFC 7009. Throws as `MetadataSource.get`, and `ERR_TOKEN_ENDPOINT` where the issuer did not take them. */
+  async revoke(tokens: readonly RevokedToken[], timeoutMs: number): Promise<'revoked' | 'unsupported'> {
+    const metadata = await this.#options.metadata.get();
+    return await revokeTokens({ ...this.#options, metadata, timeoutMs }, tokens);
   }
 
   async close(): Promise<void> {

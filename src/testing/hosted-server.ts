@@ -198,6 +198,7 @@ async function serve(
       await endpoint.handle({ request, path, body, answer, entry, hold });
     } else if (path === '/token' && request.method === 'POST')
       await answerToken(state, request, body, answer, hold);
+    else if (path === '/revoke' && request.method === 'POST') answerRevocation(state, request, body, answer);
     else answerMetadata(state, path, answer);
   } catch (error) {
     // The client broke off its request, the server is closing, or a scripted function threw: say which.
@@ -266,6 +267,12 @@ async function answerToken(
   if (tokenDelayMs > 0) await hold.wait(tokenDelayMs, state.closing);
   if (typeof reply.body === 'object') answer.sendJson(reply.status, reply.body, reply.headers);
   else answer.send(reply.status, { 'content-type': 'text/html', ...reply.headers }, reply.body);
+}
+
+function answerRevocation(state: ServerState, request: IncomingMessage, body: string, answer: Answer): void {
+  const form = new URLSearchParams(body);
+  const { status, headers } = state.issuer.revoke({ form, authorization: request.headers.authorization });
+  answer.send(status, headers ?? {});
 }
 
 function answerMetadata(state: ServerState, path: string, answer: Answer): void {

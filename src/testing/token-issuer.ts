@@ -159,6 +159,17 @@ export class TokenIssuer {
     }
   }
 
+  /** RFC 7009: a token is taken back with all of its family; one that is not known is fine, too. */
+  revoke({ form, authorization }: Pick<TokenAsked, 'form' | 'authorization'>): TokenReply {
+    if (!this.#isClient(form, authorization)) {
+      return oauthError(401, 'invalid_client', { 'www-authenticate': 'Basic realm="token"' });
+    }
+    const token = form.get('token') ?? '';
+    const grant = this.#access.get(token) ?? this.#refresh.get(token);
+    if (grant !== undefined) this.#revokeFamily(grant.family);
+    return { status: 200, body: '' };
+  }
+
   #refreshed(token: string | null, scope: string | undefined, key: string | undefined): TokenReply {
     if (token === null) return oauthError(400, 'invalid_request');
     const grant = this.#refresh.get(token);
@@ -254,6 +265,7 @@ export function issuerMetadata(issuer: string, dpop: boolean): object {
     // Not served: only the grants below are. Parsers want the name to be there.
     authorization_endpoint: `${issuer}/authorize`,
     token_endpoint: `${issuer}/token`,
+    revocation_endpoint: `${issuer}/revoke`,
     jwks_uri: `${issuer}/jwks`,
     response_types_supported: ['code'],
     grant_types_supported: ['client_credentials', 'refresh_token'],

@@ -12,7 +12,9 @@ const MAX_LINES = 400;
 const MAY_IMPORT_SDK = [
   'src/client.ts',
   'src/client-transport.ts',
+  'src/hosted-call-timer.ts',
   'src/hosted-client.ts',
+  'src/hosted-client-turn.ts',
   'src/hosted-client-errors.ts',
   'src/hosted-client-options.ts',
   'src/output-validator.ts',

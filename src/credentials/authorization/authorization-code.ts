@@ -121,7 +121,7 @@ export function authorizationCodeGrant(options: AuthorizationCodeOptions): Autho
         clock,
         store: discovery.store,
         dpop,
-        resource: data.resource,
+        resource: options.resource ?? data.resource,
         // A refresh asks for what was granted, which is what leaving it out means (RFC 6749, 6).
         scope: undefined,
       });

@@ -13,7 +13,7 @@ import { isScope, unionScope } from '../scopes.js';
 import type { Callback } from './callback.js';
 import type { DiscoveredServer } from './discovered-server.js';
 import type { Discovery } from './discovery.js';
-import type { AuthorizationFlow, Authorized } from './flow.js';
+import type { AuthorizationFlow } from './flow.js';
 import { PENDING_MS } from './pending.js';
 
 export interface ConsentParts {
@@ -28,8 +28,11 @@ export interface ConsentParts {
     | undefined;
   readonly discovery: Discovery;
   readonly closing: AbortSignal;
-  taken(authorized: Authorized): Promise<void>;
+  /** Exchanges what the user brought back, and keeps it. */
+  finish(callback: Callback): Promise<void>;
   failed(error: HostedMcpError): void;
+  /** The MCP server names another authorization server than the one that is known. */
+  moved(previous: string, current: string): void;
 }
 
 /** How long a failed authorization stands before a browser is opened again. */
@@ -38,6 +41,7 @@ export const REST_MS = 60_000;
 export class UserConsent {
   readonly #parts: ConsentParts;
   #asking: Promise<void> | undefined;
+  #beginning: { readonly scope: string; readonly url: Promise<URL> } | undefined;
   #begun: { readonly url: URL; readonly scope: string; readonly untilMs: number } | undefined;
   #resting: { readonly problem: Problem; readonly untilMs: number } | undefined;
 
@@ -54,6 +58,11 @@ export class UserConsent {
     return this.#asking !== undefined;
   }
 
+  /** No browser is opened now: the last authorization failed. */
+  get isResting(): boolean {
+    return (this.#resting?.untilMs ?? 0) > this.#parts.clock.monotonic();
+  }
+
   /** Where the user was sent to last. */
   get lastUrl(): string | undefined {
     return this.#begun?.url.href;
@@ -67,10 +76,7 @@ export class UserConsent {
 
   /** Sends the user there and takes what comes back; single flight. Throws why nothing came of it. */
   async ask(target: URL, rejected: Rejection | undefined, scope: string | undefined): Promise<void> {
-    const resting = this.#resting;
-    if (resting !== undefined && resting.untilMs > this.#parts.clock.monotonic()) {
-      throw problemError(resting.problem);
-    }
+    if (this.#resting !== undefined && this.isResting) throw problemError(this.#resting.problem);
     this.#asking ??= this.#ask(target, rejected, scope).finally(() => {
       this.#asking = undefined;
     });
@@ -79,17 +85,32 @@ export class UserConsent {
 
   /** One address for all who need it, as long as it is good for. */
   async url(target: URL, rejected: Rejection | undefined, scope: string | undefined): Promise<URL> {
+    const wanted = scope ?? '';
     const begun = this.#begun;
-    if (begun?.scope === (scope ?? '') && begun.untilMs > this.#parts.clock.monotonic()) return begun.url;
-    return await this.begin(target, rejected, scope);
+    if (begun?.scope === wanted && begun.untilMs > this.#parts.clock.monotonic()) return begun.url;
+    if (this.#beginning?.scope !== wanted) {
+      const beginning = { scope: wanted, url: this.begin(target, rejected, scope) };
+      const end = () => {
+        if (this.#beginning === beginning) this.#beginning = undefined;
+      };
+      beginning.url.then(end, end);
+      this.#beginning = beginning;
+    }
+    return await this.#beginning.url;
   }
 
   async begin(target: URL, rejected: Rejection | undefined, scope: string | undefined): Promise<URL> {
-    const { clock, flow, isPinned, discovery } = this.#parts;
+    const { clock, flow, isPinned, discovery, moved } = this.#parts;
     discovery.bind(target);
-    const known = await discovery.recordOf(target).read();
+    const record = discovery.recordOf(target);
+    let known = await record.read();
     const server = await discovery.server(target, rejected, known?.issuer);
-    if (isPinned && known !== undefined && known.issuer !== server.issuer) throw movedError();
+    // Whoever is first decides for all, before the first user is sent away.
+    if (isPinned) known ??= await record.update((stored) => stored ?? { ...server, clients: {} });
+    if (known !== undefined && known.issuer !== server.issuer) {
+      moved(known.issuer, server.issuer);
+      if (isPinned) throw movedError();
+    }
     const url = await flow.begin(target, server, scope ?? this.#firstScope(rejected, server));
     // Half its time: whoever is sent there needs some, too.
     this.#begun = { url, scope: scope ?? '', untilMs: clock.monotonic() + PENDING_MS / 2 };
@@ -97,7 +118,7 @@ export class UserConsent {
   }
 
   async #ask(target: URL, rejected: Rejection | undefined, scope: string | undefined): Promise<void> {
-    const { clock, flow, onRedirect, closing, taken, failed } = this.#parts;
+    const { clock, onRedirect, closing, finish, failed } = this.#parts;
     try {
       const url = await this.begin(target, rejected, scope);
       const asking = (async () => await onRedirect?.(url, { signal: closing }))();
@@ -107,7 +128,7 @@ export class UserConsent {
           authorizationUrl: url.href,
         });
       const callback = await within(clock, asking, PENDING_MS, late, closing, true);
-      await taken(await untilAborted(flow.finish(callback as Callback), closing));
+      await untilAborted(finish(callback as Callback), closing);
     } catch (error) {
       const problem = problemOf(error, {
         code: 'ERR_REAUTHORIZATION_REQUIRED',

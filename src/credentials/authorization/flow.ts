@@ -59,13 +59,21 @@ export class AuthorizationFlow {
     const before = await record.read();
     const asked = this.#parts.offlineAccess ? withOfflineAccess(scope, metadata) : scope;
     const options = { identity, redirectUri, scope: asked, http, clock, timeoutMs };
-    const client = await identify(options, metadata, before?.clients[server.issuer]);
+    const kept = before?.clients[server.issuer];
+    let client = await identify(options, metadata, kept);
     const { registered } = client;
-    if (registered !== undefined && registered !== before?.clients[server.issuer]) {
-      await record.update((data) => ({
-        ...(data ?? { ...server, clients: {} }),
-        clients: { ...data?.clients, [server.issuer]: registered },
-      }));
+    if (registered !== undefined && registered !== kept) {
+      const data = await record.update((now) => {
+        const theirs = now?.clients[server.issuer];
+        // Another process was first: the callback of the address it gave needs that client.
+        if (theirs?.redirectUri === redirectUri && theirs.clientId !== kept?.clientId) return now;
+        return {
+          ...(now ?? { ...server, clients: {} }),
+          clients: { ...now?.clients, [server.issuer]: registered },
+        };
+      });
+      const used = data?.clients[server.issuer];
+      client = clientBefore(identity, used?.clientId, used) ?? client;
     }
     const resource = this.#parts.resource ?? server.resource ?? target.href;
     const { url, verifier, state } = await authorizationRequest({

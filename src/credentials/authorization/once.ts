@@ -122,6 +122,10 @@ export class DiscoverOnceProvider implements CredentialProvider {
     await this.#parts.inner.forget();
   }
 
+  async revoke(options: { signal?: AbortSignal | undefined } = {}): Promise<'revoked' | 'unsupported'> {
+    return await this.#parts.inner.revoke(options);
+  }
+
   close(options: { drainMs?: number | undefined } = {}): Promise<void> {
     this.#closed ??= this.#parts.inner.close(options);
     return this.#closed;

@@ -31,6 +31,7 @@ import type { Authorized } from './flow.js';
 import { Generations } from './generations.js';
 import { PENDING_MS } from './pending.js';
 import type { AuthorizationData } from './record.js';
+import { notGranted, StepUps } from './step-ups.js';
 
 /** A user's credential, and the way to the user. */
 export interface AuthorizationCodeProvider extends CredentialProvider {
@@ -46,20 +47,24 @@ export interface AuthorizationCodeProvider extends CredentialProvider {
    * known to be for it.
    */
   finishAuth(callback: Callback, target?: URL | undefined): Promise<void>;
-  forget(): Promise<void>;
+  /**
+   * Drops what is stored; which authorization server is pinned (`discover: 'once'`) stays. `target`: the MCP server, where
+   * this provider was not used for it yet. Throws `ERR_STORE_UNAVAILABLE`.
+   */
+  forget(target?: string | URL | undefined): Promise<void>;
 }
 
-export interface AuthorizationCodeParts extends Omit<ConsentParts, 'closing' | 'taken' | 'failed'> {
+export interface AuthorizationCodeParts
+  extends Omit<ConsentParts, 'closing' | 'finish' | 'failed' | 'moved'> {
   readonly id: string;
   /** Undefined where the client of the record is not ours. */
   holderOf(target: URL, data: AuthorizationData): Refresher | undefined;
 }
 
-/** A server that names ever new scopes must not send the user away for ever. */
-const MAX_STEP_UPS = 2;
-const STEP_UPS_WITHIN_MS = 10 * 60_000;
 /** Longer than any caller's own time. */
 const DEFAULT_WAIT_MS = PENDING_MS;
+/** For a code that was sent when the provider is closed: its user shall not have to come again. */
+const DRAIN_MS = 15_000;
 
 /** Who holds the token now, and what it rests on. */
 interface Holder {
@@ -76,13 +81,14 @@ export class AuthorizationProvider implements AuthorizationCodeProvider {
   readonly #generations = new Generations();
   readonly #closing = new AbortController();
   readonly #consent: UserConsent;
+  readonly #stepUps: StepUps;
   #target: URL | undefined;
   #holder: Holder | undefined;
   #loading: Promise<void> | undefined;
   #looking: Promise<void> | undefined;
   #lookedFor = 0;
+  #finishing: Promise<void> | undefined;
   #authorizedAtMs: number | undefined;
-  #stepUps: number[] = [];
   #refusal: Rejection | undefined;
   #closed: Promise<void> | undefined;
 
@@ -90,11 +96,13 @@ export class AuthorizationProvider implements AuthorizationCodeProvider {
     this.id = parts.id;
     this.#parts = parts;
     this.#clock = parts.clock;
+    this.#stepUps = new StepUps(parts.clock);
     this.#consent = new UserConsent({
       ...parts,
       closing: this.#closing.signal,
-      taken: (authorized) => this.#take(authorized),
+      finish: (callback) => this.#finish(callback),
       failed: (error) => this.#events.emit({ type: 'failed', id: this.id, error }),
+      moved: (previous, current) => this.#tellOfMove(previous, current),
     });
   }
 
@@ -122,31 +130,40 @@ export class AuthorizationProvider implements AuthorizationCodeProvider {
 
   async finishAuth(callback: Callback): Promise<void> {
     if (this.#closed !== undefined) throw closedError();
-    const authorized = await this.#parts.flow.finish(callback);
-    this.#bind(authorized.target);
-    await this.#take(authorized);
+    await this.#finish(callback);
   }
 
   onEvent(listener: (event: CredentialEvent) => void): Disposer {
     return this.#events.add(listener);
   }
 
-  async forget(): Promise<void> {
-    const target = this.#target;
-    if (target === undefined) return;
-    await this.#load(target).catch(() => {});
-    const holder = this.#holder;
-    this.#release();
+  async forget(target: string | URL | undefined = this.#target): Promise<void> {
+    if (target === undefined) throw new TypeError('forget() needs the address of the MCP server');
+    const url = new URL(target);
+    this.#bind(url);
+    await this.#load(url);
+    const holder = this.#release();
     this.#loading = undefined;
     this.#consent.clear();
     await holder?.refresher.forget();
     await holder?.refresher.close();
-    await this.#parts.discovery.recordOf(target).delete();
+    // To forget a token is no reason to trust another server.
+    const { isPinned, discovery } = this.#parts;
+    await discovery.recordOf(url).update((data) => {
+      return isPinned && data !== undefined ? { ...data, clientId: undefined, scope: undefined } : undefined;
+    });
+  }
+
+  async revoke(options: { signal?: AbortSignal | undefined } = {}): Promise<'revoked' | 'unsupported'> {
+    const { refresher } = this.#holder ?? {};
+    return (await refresher?.revoke(options)) ?? 'unsupported';
   }
 
   close(options: { drainMs?: number | undefined } = {}): Promise<void> {
     this.#closed ??= (async () => {
       this.#closing.abort(closedError());
+      const finishing = this.#finishing ?? Promise.resolve();
+      await within(this.#clock, finishing, options.drainMs ?? DRAIN_MS, closedError).catch(() => {});
       await this.#holder?.refresher.close(options);
       await this.#parts.discovery.http.close();
     })();
@@ -165,7 +182,7 @@ export class AuthorizationProvider implements AuthorizationCodeProvider {
     const wanted = rejected?.status === 403 ? (scope ?? rejected.scope) : undefined;
     if (rejected !== undefined) {
       this.#refusal = rejected;
-      if (wanted !== undefined) await this.#widen(target, wanted, rejected);
+      if (wanted !== undefined) await this.#widen(target, wanted, rejected, { signal, maxWaitMs });
       else if (rejected.generation > 0) await this.#look(target, rejected);
     }
     for (let tries = 0; ; tries++) {
@@ -192,6 +209,7 @@ export class AuthorizationProvider implements AuthorizationCodeProvider {
     if (this.#holder !== undefined) return;
     this.#loading ??= (async () => {
       const data = await this.#parts.discovery.recordOf(target).read();
+      if (this.#closed !== undefined) throw closedError();
       if (data?.clientId !== undefined) this.#hold(target, data);
     })().finally(() => {
       this.#loading = undefined;
@@ -201,8 +219,8 @@ export class AuthorizationProvider implements AuthorizationCodeProvider {
 
   #hold(target: URL, data: AuthorizationData): void {
     const refresher = this.#parts.holderOf(target, data);
-    if (refresher === undefined || this.#closed !== undefined) return;
-    this.#release();
+    if (refresher === undefined) return;
+    void this.#release()?.refresher.close();
     const events = refresher.onEvent((event) => {
       // The holder's own numbers and name are nobody's business.
       this.#events.emit({ ...event, id: this.id });
@@ -210,11 +228,34 @@ export class AuthorizationProvider implements AuthorizationCodeProvider {
     this.#holder = { data, refresher, events };
   }
 
-  #release(): void {
-    if (this.#holder === undefined) return;
-    this.#holder.events.dispose();
+  #release(): Holder | undefined {
+    const holder = this.#holder;
+    if (holder === undefined) return undefined;
+    holder.events.dispose();
     this.#holder = undefined;
     this.#generations.next();
+    return holder;
+  }
+
+  /** What the old server gave is of no use at the new one. Should the store be down, it lies there unused. */
+  #drop(holder: Holder | undefined): void {
+    holder?.refresher
+      .forget()
+      .catch(() => {})
+      .then(() => holder.refresher.close());
+  }
+
+  #finish(callback: Callback): Promise<void> {
+    const finished = (async () => {
+      const authorized = await this.#parts.flow.finish(callback);
+      this.#bind(authorized.target);
+      await this.#take(authorized);
+    })();
+    const all = Promise.allSettled([this.#finishing, finished]).then(() => {
+      if (this.#finishing === all) this.#finishing = undefined;
+    });
+    this.#finishing = all;
+    return finished;
   }
 
   async #take(authorized: Authorized): Promise<void> {
@@ -224,9 +265,8 @@ export class AuthorizationProvider implements AuthorizationCodeProvider {
     if (isSame && before !== undefined) {
       this.#holder = { ...before, data };
     } else {
+      this.#drop(this.#release());
       this.#hold(target, data);
-      // What the old server gave is of no use at the new one.
-      if (before !== undefined) void before.refresher.forget().then(() => before.refresher.close());
     }
     this.#consent.clear();
     this.#authorizedAtMs = this.#clock.monotonic();
@@ -258,38 +298,64 @@ export class AuthorizationProvider implements AuthorizationCodeProvider {
       throw error;
     }
     if (known === undefined || found.issuer === known) return;
-    this.#events.emit({ type: 'server-changed', id: this.id, previous: known, current: found.issuer });
+    this.#tellOfMove(known, found.issuer);
     if (this.#parts.isPinned) throw movedError();
-    const before = this.#holder;
-    this.#release();
-    await this.#parts.discovery.recordOf(target).update((data) => ({
-      ...found,
-      scope: data?.scope,
-      clients: data?.clients ?? {},
-    }));
-    void before?.refresher.forget().then(() => before.refresher.close());
+    this.#drop(this.#release());
+    const now = await this.#parts.discovery.recordOf(target).update((data) => {
+      // Another process went there before, perhaps with the user's consent.
+      if (data?.issuer === found.issuer) return data;
+      return { ...found, clients: data?.clients ?? {} };
+    });
+    if (now?.clientId !== undefined) this.#hold(target, now);
+  }
+
+  #tellOfMove(previous: string, current: string): void {
+    this.#events.emit({ type: 'server-changed', id: this.id, previous, current });
   }
 
   /** RFC 6750, 3.1: the token is good, its scope is not. */
-  async #widen(target: URL, wanted: string, rejected: Rejection): Promise<void> {
+  async #widen(target: URL, wanted: string, rejected: Rejection, wait: AcquireOptions): Promise<void> {
+    if (!isScope(wanted)) throw notGranted(wanted);
+    if (await this.#isGranted(target, wanted, rejected, wait)) return;
     const holder = this.#holder;
-    // The token that was refused is not the one of now: with that one the request may do.
-    const isOld = holder !== undefined && rejected.generation < this.#generations.last;
-    if (isOld && coversScope(holder.data.scope, wanted)) return;
-    if (!isScope(wanted) || (holder !== undefined && coversScope(holder.data.scope, wanted))) {
-      throw insufficientScope(wanted);
+    const isJoining = this.#consent.isUnderWay;
+    if (!this.#consent.hasWay || (this.#stepUps.areSpent && !isJoining)) {
+      const url = await this.#consent.url(target, rejected, unionScope(holder?.data.scope, wanted));
+      throw notGranted(wanted, { authorizationUrl: url.href });
     }
-    const sinceMs = this.#clock.monotonic() - STEP_UPS_WITHIN_MS;
-    this.#stepUps = this.#stepUps.filter((atMs) => atMs > sinceMs);
-    if (!this.#consent.hasWay || this.#stepUps.length >= MAX_STEP_UPS) {
-      throw insufficientScope(
-        wanted,
-        await this.#consent.url(target, rejected, unionScope(holder?.data.scope, wanted)),
-      );
+    if (!isJoining && !this.#consent.isResting) this.#stepUps.note();
+    try {
+      await this.#consent.ask(target, rejected, unionScope(holder?.data.scope, wanted));
+    } catch (error) {
+      // What was granted before stands.
+      const isRefused = holder !== undefined && HostedMcpError.isInstance(error, 'ERR_REAUTHORIZATION_REQUIRED');
+      throw isRefused ? notGranted(wanted, error) : error;
     }
-    if (!this.#consent.isUnderWay) this.#stepUps.push(this.#clock.monotonic());
-    await this.#consent.ask(target, rejected, unionScope(holder?.data.scope, wanted));
-    if (!coversScope(this.#holder?.data.scope, wanted)) throw insufficientScope(wanted);
+    if (coversScope(this.#holder?.data.scope, wanted)) return;
+    // The consent that was under way was for something else.
+    if (isJoining) await this.#widen(target, wanted, rejected, wait);
+    else throw notGranted(wanted);
+  }
+
+  /**
+   * True where the user has granted it by now: the token that was refused is not the one of now, in any process. Throws
+   * where that very token was refused.
+   */
+  async #isGranted(target: URL, wanted: string, rejected: Rejection, wait: AcquireOptions): Promise<boolean> {
+    const holder = this.#holder;
+    if (holder === undefined) return false;
+    if (coversScope(holder.data.scope, wanted)) {
+      const now = this.#generations.outward(await holder.refresher.acquire(target, wait));
+      if (now.generation > rejected.generation) return true;
+      throw notGranted(wanted);
+    }
+    const stored = await this.#parts.discovery.recordOf(target).read();
+    if (stored?.clientId === undefined || !coversScope(stored.scope, wanted)) return false;
+    if (await this.#isElsewhereNow(target)) return true;
+    // The token of that consent lies in the store.
+    await holder.refresher.acquire(target, { ...wait, rejected: this.#generations.inward(rejected) });
+    if (this.#holder === holder) this.#holder = { ...holder, data: stored };
+    return true;
   }
 
   /** Gets the user's consent, or says that it is needed. */
@@ -330,15 +396,4 @@ export class AuthorizationProvider implements AuthorizationCodeProvider {
       { reason: 'pending', authorizationUrl: this.#consent.lastUrl },
     );
   }
-}
-
-function insufficientScope(scope: string, url?: URL): HostedMcpError {
-  return new HostedMcpError(
-    'ERR_INSUFFICIENT_SCOPE',
-    'The user has not granted a scope that the server asks for',
-    {
-      requiredScope: scope.slice(0, 2_048),
-      authorizationUrl: url?.href,
-    },
-  );
 }

@@ -6,7 +6,7 @@ import type { Clock } from '../../../src/clock.js';
 import { resolveRefreshPolicy } from '../../../src/credentials/options.js';
 import type { CredentialStore, RefreshPolicy } from '../../../src/credentials/provider.js';
 import { Refresher } from '../../../src/credentials/refresher.js';
-import type { Grant } from '../../../src/credentials/renewal.js';
+import type { Grant } from '../../../src/credentials/grant.js';
 import { Secret } from '../../../src/credentials/secret.js';
 import type { Seed } from '../../../src/credentials/seed.js';
 import type { TokenOutcome, TokenRequest } from '../../../src/credentials/token-endpoint.js';
