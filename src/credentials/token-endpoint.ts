@@ -163,7 +163,7 @@ export class TokenEndpoint {
     const { presented, code } = request;
     let captured: TokenOutcome | undefined;
     try {
-      const { clientId, auth, http } = this.#options;
+      const { clientId, auth, http, clock } = this.#options;
       const config = new openid.Configuration(
         serverOf(metadata),
         clientId ?? UNNAMED,
@@ -192,7 +192,14 @@ export class TokenEndpoint {
         else {
           const { reply } = result;
           this.#site.heard({ dpopNonce: reply.header('dpop-nonce'), date: reply.header('date') });
-          const asked = { presented, dpop, host: endpoint.host };
+          const sentAtMs = Date.parse(reply.header('date') ?? '');
+          const asked = {
+            presented,
+            dpop,
+            host: endpoint.host,
+            atMs: Number.isNaN(sentAtMs) ? clock.now() : Math.min(clock.now(), sentAtMs),
+            keepsRefreshToken: request.refreshToken !== undefined || code !== undefined,
+          };
           captured = this.#read(reply, body, [init.headers.authorization, proof], asked);
         }
         if (captured.kind !== 'token') throw new Captured();
@@ -240,10 +247,12 @@ export class TokenEndpoint {
     const retryMs = retryAfterMs(reply, this.#options.clock.now(), MAX_RETRY_AFTER_MS);
     const body = parseObject(reply.text);
     const serverText = () => this.#safeText(reply.text, requestBody, headers);
-    if (reply.status >= 200 && reply.status < 300 && body !== undefined && own(body, 'error') === undefined) {
+    const error = body === undefined ? undefined : own(body, 'error');
+    // Some serialisers write what is not there as null or "".
+    const isError = error !== undefined && error !== null && error !== '';
+    if (reply.status >= 200 && reply.status < 300 && body !== undefined && !isError) {
       return readToken(body, asked);
     }
-    const error = body === undefined ? undefined : own(body, 'error');
     const isOutage = reply.status === 429 || reply.status >= 500;
     if (typeof error === 'string' && error !== '' && !isOutage && !PASSING_ERRORS.has(error)) {
       const known = KNOWN_ERRORS.has(error) ? error : undefined;

@@ -259,7 +259,8 @@ async function readBounded(response: FetchResponse, maxBytes: number): Promise<s
     }
     chunks.push(value);
   }
-  return Buffer.concat(chunks).toString('utf8');
+  // Takes a byte order mark away, as `Response.text()` does.
+  return new TextDecoder().decode(Buffer.concat(chunks));
 }
 
 /** The first system or undici code on the chain of causes; fetch hides it one level down. */

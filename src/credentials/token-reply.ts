@@ -9,7 +9,7 @@ import type { DpopKey } from './dpop.js';
 import { MAX_LIFETIME_MS } from './options.js';
 import type { Problem } from './problem.js';
 import { Secret } from './secret.js';
-import { isTokenValue } from './token-value.js';
+import { isTokenValue, jwtTimes } from './token-value.js';
 
 export interface IssuedToken {
   readonly kind: 'token';
@@ -69,19 +69,25 @@ export interface AskedFor {
   readonly dpop?: DpopKey | undefined;
   /** Who was asked, for a message. */
   readonly host: string;
+  /** When the answer came, by the clock that says less: the server's own, where it tells, or ours. */
+  readonly atMs: number;
+  /** What comes beside the token is kept only where it will be sent. */
+  readonly keepsRefreshToken: boolean;
 }
 
 export function readToken(body: Record<string, unknown>, asked: AskedFor): TokenOutcome {
-  const { presented, dpop } = asked;
+  const { presented, dpop, atMs, keepsRefreshToken } = asked;
   const issued = presented?.issued;
-  // Who presents a token asks with that again; another secret to keep is of no use.
-  const refresh = presented === undefined ? own(body, 'refresh_token') : undefined;
+  // Who presents a token, or a secret of its own, asks with that again; another secret to keep is of no use.
+  const refresh = keepsRefreshToken ? own(body, 'refresh_token') : undefined;
   const refreshToken = typeof refresh === 'string' && refresh !== '' ? new Secret(refresh) : undefined;
   const access = own(body, 'access_token');
   const accessToken = typeof access === 'string' ? access.trim() : '';
   if (accessToken === '') return unusable('no access token', refreshToken);
   if (!isTokenValue(accessToken))
     return unusable('an access token that cannot stand in a header', refreshToken);
+  const endMs = jwtTimes(accessToken)?.expiresAtMs;
+  if (endMs !== undefined && endMs <= atMs) return unusable('a token that is over already', refreshToken);
   const issuedType = own(body, 'issued_token_type');
   const isNamed = issuedType !== undefined && issuedType !== null && issuedType !== '';
   if (issued !== undefined && (isNamed ? !issued.types.includes(issuedType as string) : issued.mustBeNamed)) {

@@ -328,7 +328,8 @@ export class AuthorizationProvider implements AuthorizationCodeProvider {
       await this.#consent.ask(target, rejected, unionScope(holder?.data.scope, wanted));
     } catch (error) {
       // What was granted before stands.
-      const isRefused = holder !== undefined && HostedMcpError.isInstance(error, 'ERR_REAUTHORIZATION_REQUIRED');
+      const isRefused =
+        holder !== undefined && HostedMcpError.isInstance(error, 'ERR_REAUTHORIZATION_REQUIRED');
       throw isRefused ? notGranted(wanted, error) : error;
     }
     if (coversScope(this.#holder?.data.scope, wanted)) return;

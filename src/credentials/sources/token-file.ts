@@ -40,11 +40,17 @@ export class TokenFile {
     return { value, freshForMs, ...(expiresAtMs === undefined ? {} : { expiresAtMs }) };
   }
 
-  /** Half a JWT is no JWT. Of other tokens only their shape in the header can be judged. */
+  /**
+   * Half a JWT is no JWT, or has less of a signature than another of the same key. Of other tokens only their shape in
+   * the header can be judged.
+   */
   #looksTorn(value: string): boolean {
-    return (
-      this.#lastGood !== undefined && jwtTimes(this.#lastGood) !== undefined && jwtTimes(value) === undefined
-    );
+    const last = this.#lastGood;
+    if (last === undefined || jwtTimes(last) === undefined) return false;
+    if (jwtTimes(value) === undefined) return true;
+    const [header, , signature = ''] = value.split('.');
+    const [lastHeader, , lastSignature = ''] = last.split('.');
+    return header === lastHeader && signature.length < lastSignature.length;
   }
 
   #fallBack(cause: unknown): Reading {
