@@ -345,7 +345,7 @@ export class MessageWay {
    */
   #mayGoAgain(call: Call, reason?: string): boolean {
     if (call.ended || this.#parts.options.clock.monotonic() >= call.deadlineMs) return false;
-    if ((reason === 'none' || reason === 'use_dpop_nonce') && call.isFirstRoundFor(reason)) return true;
+    if (reason === 'none' || reason === 'use_dpop_nonce') return call.isFirstRoundFor(reason);
     if (call.tries >= this.#parts.options.retry.maxAttempts) return false;
     call.tries += 1;
     return true;

@@ -88,7 +88,9 @@ describe('dist/cli.js', () => {
       server.reply({ method: 'tools/list' }, { silence: true });
       const cwd = await folder({ 'old.json': 'old' });
       const child = start(['snapshot', server.url, '-o', 'old.json'], cwd);
-      await expect.poll(() => server.log.some(({ rpcMethod }) => rpcMethod === 'tools/list')).toBe(true);
+      await expect
+        .poll(() => server.log.some(({ rpcMethod }) => rpcMethod === 'tools/list'), { timeout: 20_000 })
+        .toBe(true);
       child.kill(signal);
       const [status] = await once(child, 'exit');
       expect(status).toBe(130);

@@ -4,7 +4,12 @@
  */
 import { createServer } from 'node:http';
 import { createInterface } from 'node:readline';
-import { authorizationCodeGrant, fileCredentialStore, HostedClient, HostedMcpError } from 'mcp-holdfast/client';
+import {
+  authorizationCodeGrant,
+  fileCredentialStore,
+  HostedClient,
+  HostedMcpError,
+} from 'mcp-holdfast/client';
 
 const { MCP_URL: url, STORE: store, REDIRECT_URI: redirectUri } = process.env;
 const say = (word) => process.stdout.write(`${JSON.stringify(word)}\n`);
@@ -37,7 +42,9 @@ if (process.argv[2] === 'backend') {
       const { content } = await client.callTool({ name: 'echo', arguments: { text: line } });
       say({ answered: content[0].text });
     } catch (error) {
-      const { code, executed, authorizationUrl, reason } = HostedMcpError.from(error) ?? { code: String(error) };
+      const { code, executed, authorizationUrl, reason } = HostedMcpError.from(error) ?? {
+        code: String(error),
+      };
       say({ code, executed, authorizationUrl, reason });
     }
     await client.close();
