@@ -4,6 +4,7 @@
 export { HostedTransport } from './client-transport.js';
 export { HostedClient } from './hosted-client.js';
 export type { HostedClientOptions } from './hosted-client-options.js';
+export type { Turn, TurnOptions } from './hosted-client-turn.js';
 export * from './index.js';
 export type { ServerStub } from './relay/stub.js';
 export { parseServersConfig } from './servers/config.js';

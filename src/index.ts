@@ -7,6 +7,7 @@ export type { Clock, Timer } from './clock.js';
 export type { Challenge } from './connection/challenge.js';
 export type { ExchangeFacts } from './connection/facts.js';
 export type { Histogram } from './connection/histogram.js';
+export type { Revocation } from './connection/revocation.js';
 export type { ExchangeDone } from './connection/route.js';
 export type {
   CallDone,
@@ -79,6 +80,7 @@ export {
   type RefreshTokenOptions,
   type Registration,
   type Rejection,
+  type ResolvedRefreshPolicy,
   refreshTokenGrant,
   type SecretEncoding,
   type StaticOptions,
@@ -109,7 +111,7 @@ export {
   type TransportSendOptions,
 } from './hosted-transport.js';
 export type { ExchangeFailure, HttpDispatcher, HttpFetch } from './http/exchange.js';
-export { HTTP_DEFAULTS, type HttpOptions, type HttpTlsOptions } from './http/options.js';
+export { HTTP_DEFAULTS, type HttpOptions, type HttpTlsOptions, type Pem } from './http/options.js';
 export type {
   JsonRpcError,
   JsonRpcMessage,

@@ -31,7 +31,7 @@ export {
   type RefreshTokenOptions,
   refreshTokenGrant,
 } from './oauth.js';
-export { REFRESH_DEFAULTS } from './options.js';
+export { REFRESH_DEFAULTS, type ResolvedRefreshPolicy } from './options.js';
 export type { PresentedToken } from './presented-token.js';
 export type {
   AccessToken,

@@ -65,7 +65,9 @@ export interface ExchangeFailure {
     | 'too-large'
     | 'encoding'
     | 'redirect'
-    | 'invalid-request';
+    | 'invalid-request'
+    /** This runtime has no way to make the request: `reason` says what to give it. */
+    | 'unsupported';
   /** The system's or undici's code, e.g. `ECONNRESET`. */
   readonly code?: string | undefined;
   /** Status of the redirect that was not followed. */

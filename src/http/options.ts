@@ -11,7 +11,8 @@ import type { HttpDispatcher, HttpFetch } from './exchange.js';
 import { isHeaderName, isHeaderValue } from './headers.js';
 
 /** PEM text or bytes, as `node:tls` takes them. */
-type Pem = string | Uint8Array;
+/** PEM text or bytes. */
+export type Pem = string | Uint8Array;
 
 export interface HttpTlsOptions {
   /** Certificate authorities to trust instead of the system's, e.g. a company's own. */

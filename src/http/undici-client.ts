@@ -107,8 +107,11 @@ export class UndiciClient implements HttpClient, ExchangeOwner {
       this.#modules = await this.#loading;
     } catch (error) {
       this.#loading = undefined;
-      const reason = 'undici could not be loaded; give http.fetch where it cannot be';
-      exchange.failWith('network', codeOf(error), reason);
+      const code = codeOf(error);
+      // Bundles and runtimes without it have words of their own for that, and mostly no code.
+      const isMissing = code === undefined || code.endsWith('MODULE_NOT_FOUND');
+      const reason = 'undici could not be loaded: give http.fetch where there is none';
+      exchange.failWith(isMissing ? 'unsupported' : 'network', code, reason);
       return;
     }
     this.#start(request, exchange);
@@ -141,8 +144,8 @@ export class UndiciClient implements HttpClient, ExchangeOwner {
         return;
       }
       if (typeof (dispatcher as { dispatch?: unknown }).dispatch !== 'function') {
-        const reason = `this runtime's undici has no dispatch(); give http.fetch`;
-        exchange.failWith('network', 'UND_ERR_NOT_SUPPORTED', reason);
+        const reason = 'the undici of this runtime has no dispatch(): give http.fetch';
+        exchange.failWith('unsupported', 'UND_ERR_NOT_SUPPORTED', reason);
         return;
       }
     }
