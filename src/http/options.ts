@@ -11,7 +11,6 @@ import type { HttpDispatcher, HttpFetch } from './exchange.js';
 import { isHeaderName, isHeaderValue } from './headers.js';
 
 /** PEM text or bytes, as `node:tls` takes them. */
-/** PEM text or bytes. */
 export type Pem = string | Uint8Array;
 
 export interface HttpTlsOptions {

@@ -8,6 +8,7 @@
 import type { Clock } from '../../clock.js';
 import type { HostedConnection } from '../../connection/connection.js';
 import type { Call } from '../../connection/ledger.js';
+import { isStateless, versionOf } from '../../connection/outgoing.js';
 import { HostedMcpError } from '../../errors.js';
 import { errorAnswer } from '../../fetch/answers.js';
 import {
@@ -101,6 +102,7 @@ export class Bridge implements HostInputSink {
       return;
     }
     this.#asked.set(id, undefined);
+    this.#noteEra(message);
     const waitsForPerson = method === 'initialize' && consentMs !== undefined;
     try {
       const answer = await engine.request(message, {
@@ -117,6 +119,14 @@ export class Bridge implements HostInputSink {
       this.#asked.delete(id);
       if (this.#asked.size === 0) this.#onIdle?.();
     }
+  }
+
+  /** A host may have asked for the era in another process, and begins here with what it found (v2's Client does). */
+  #noteEra(message: JsonRpcRequest): void {
+    const { engine } = this.#parts;
+    const version = versionOf(message);
+    if (version === undefined || !isStateless(version) || message.method === 'server/discover') return;
+    if (engine.session === undefined) engine.negotiated(version);
   }
 
   #answer(message: JsonRpcRequest, answer: JsonRpcResponse): void {

@@ -47,10 +47,11 @@ export const bridge: Command = {
   help: `Usage: mcp-holdfast bridge <url|config> [--server NAME] [--login] [--token-file FILE]
                            [--header-env NAME=VARIABLE]... [--log-level LEVEL] [--json]
 
-For desktop clients and editors that know servers by a command only: what the host says on standard
-input goes to the hosted server, and back. Sessions, credentials, cut streams and limits are healed on
-the way; a call leaves once. Failures are JSON-RPC errors from -32018 to -32010 whose data.holdfast says
-what happened to the call. Standard output carries JSON-RPC alone, the log goes to standard error.
+For desktop clients and editors that know servers by a command only: what the host says on
+standard input goes to the hosted server, and back. Sessions, credentials, cut streams and limits
+are healed on the way; a call leaves once. Failures are JSON-RPC errors from -32018 to -32010 whose
+data.holdfast says what happened to the call. Standard output carries JSON-RPC alone, the log goes
+to standard error.
 
   --server NAME     the server NAME of a configuration file; the same as FILE#NAME
   --login           the user's consent, in the browser, when the server first asks for a credential
@@ -69,8 +70,9 @@ what happened to the call. Standard output carries JSON-RPC alone, the log goes 
 
 ${TARGET_HELP}
 
-Exit status: 0 the input ended, or a signal came; 2 unusable arguments, configuration or environment. A
-server that cannot be reached or refuses the credential does not end it: the host gets the error.`,
+Exit status: 0 the input ended, or a signal came; 2 unusable arguments, configuration or
+environment. A server that cannot be reached, or refuses the credential, does not end it: the host
+gets the error.`,
 
   async run(args, io) {
     const words = readArguments(args, OPTIONS, { min: 1, max: 1, what: 'One address or configuration' });

@@ -14,7 +14,13 @@ import {
   type ClientIdentity,
   fileCredentialStore,
 } from '../../credentials/index.js';
-import type { AcquireOptions, Credential, CredentialProvider } from '../../credentials/provider.js';
+import type {
+  AcquireOptions,
+  Credential,
+  CredentialEvent,
+  CredentialProvider,
+} from '../../credentials/provider.js';
+import { type Disposer, disposer } from '../../disposer.js';
 import { codeOf, HostedMcpError } from '../../errors.js';
 import type { HttpFetch } from '../../http/exchange.js';
 import { openBrowser } from '../../loopback/browser.js';
@@ -99,8 +105,8 @@ class Login implements CredentialProvider {
     }
   }
 
-  onEvent(listener: Parameters<NonNullable<CredentialProvider['onEvent']>>[0]) {
-    return this.#inner.onEvent?.(listener) ?? { dispose() {} };
+  onEvent(listener: (event: CredentialEvent) => void): Disposer {
+    return this.#inner.onEvent?.(listener) ?? disposer(() => {});
   }
 
   async close(options?: { drainMs?: number | undefined }): Promise<void> {

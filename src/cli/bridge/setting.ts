@@ -110,7 +110,7 @@ function login(words: ReadWords, io: CommandIo, url: URL, say: LoginOptions['say
       store: storeFolder(words.one('store'), io),
       port: portOf(words.one('port')),
       client: clientOf(words, io),
-      issuer: valueOf(io, 'HOLDFAST_ISSUER'),
+      issuer: variable(io, 'HOLDFAST_ISSUER'),
       scope: words.one('scope'),
       clock: io.clock,
       fetch: io.fetch,
@@ -125,9 +125,9 @@ function login(words: ReadWords, io: CommandIo, url: URL, say: LoginOptions['say
 
 function clientOf(words: ReadWords, io: CommandIo): ClientIdentity | undefined {
   const given = words.one('client-id');
-  const fromEnvironment = valueOf(io, 'HOLDFAST_CLIENT_ID');
+  const fromEnvironment = variable(io, 'HOLDFAST_CLIENT_ID');
   const metadataUrl = words.one('client-metadata-url');
-  const clientSecret = valueOf(io, 'HOLDFAST_CLIENT_SECRET');
+  const clientSecret = variable(io, 'HOLDFAST_CLIENT_SECRET');
   if (given !== undefined && fromEnvironment !== undefined && given !== fromEnvironment) {
     throw new UsageError('--client-id and HOLDFAST_CLIENT_ID are not the same: which of them counts?');
   }
@@ -186,7 +186,7 @@ function headersOf(
   return headers;
 }
 
-function valueOf({ env }: CommandIo, name: (typeof OF_CLIENT)[number]): string | undefined {
+function variable({ env }: CommandIo, name: (typeof OF_CLIENT)[number]): string | undefined {
   const value = env[name]?.trim();
   if (value === '') throw new UsageError(`${name} is set, but empty.`);
   return value;
