@@ -34,6 +34,8 @@ const common: Options = {
   splitting: true,
   sourcemap: true,
   silent: true,
+  // Bundlers that leave modules of Node out know them by that prefix: see "browser" in package.json.
+  removeNodeProtocol: false,
 };
 
 export default defineConfig([

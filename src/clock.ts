@@ -42,6 +42,12 @@ export function systemClock(): Clock {
   };
 }
 
+/** When all that is due now has run. */
+export function inNextTurn(fn: () => void): void {
+  if (typeof setImmediate === 'function') setImmediate(fn);
+  else systemClock().setTimeout(fn, 0);
+}
+
 /** Waits `ms`; rejects with the signal's reason when that ends first. No timer or listener is left behind. */
 export function sleep(clock: Clock, ms: number, signal?: AbortSignal | undefined): Promise<void> {
   return new Promise((resolve, reject) => {

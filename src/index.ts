@@ -102,7 +102,19 @@ export {
   type HostedMcpErrorCode,
   type HostedMcpErrorFields,
 } from './errors.js';
-export type { AfterVerdict, BeforeVerdict, CallFacts, Gate, ToolResult } from './gates/gate.js';
+export type { AuditLog } from './gates/audit-log.js';
+export type {
+  AfterVerdict,
+  BeforeVerdict,
+  CallChain,
+  CallFacts,
+  Gate,
+  GateContext,
+  InspectVerdict,
+  ListedTool,
+  ToolAnnotations,
+  ToolResult,
+} from './gates/gate.js';
 export { type HostedFetch, hostedFetch } from './hosted-fetch.js';
 export {
   HostedTransport,

@@ -14,6 +14,8 @@ export function asUnauthorized(error: unknown, UnauthorizedError?: ErrorClass | 
   if (UnauthorizedError === undefined) {
     return Object.defineProperty(error, 'name', { value: 'UnauthorizedError', configurable: true });
   }
+  // Callers who wait for the same thing share its error.
+  if ((error as Error) instanceof UnauthorizedError) return error;
   const thrown = new UnauthorizedError(error.message);
   const { message: _, stack: __, ...own } = Object.getOwnPropertyDescriptors(error);
   Object.defineProperties(thrown, own);

@@ -21,6 +21,7 @@ import {
 import { LIMITS } from '../limits.js';
 import { retryAfterOf } from '../rate-limit/retry-after.js';
 import type { Redactor } from '../redactor.js';
+import { joined, utf8Text } from '../runtime/bytes.js';
 import type { Cut } from '../streams/idle-limits.js';
 import { isResumableId, type SseEvent, SseReader } from '../streams/sse-reader.js';
 import { type Challenge, parseChallenges } from './challenge.js';
@@ -309,9 +310,9 @@ export class Answer implements ResponseSink {
 
   #text(): string {
     const [first] = this.#chunks;
-    const bytes = this.#chunks.length === 1 && first !== undefined ? first : Buffer.concat(this.#chunks);
+    const bytes = this.#chunks.length === 1 && first !== undefined ? first : joined(this.#chunks);
     this.#chunks = [];
-    return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString('utf8');
+    return utf8Text(bytes);
   }
 }
 

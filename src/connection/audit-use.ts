@@ -6,14 +6,15 @@
  * word on what happened. Arguments and results stand there as digests, save for what the app shows by path; no
  * token, no session id.
  */
-import { HostedMcpError } from '../errors.js';
+import { type Executed, HostedMcpError } from '../errors.js';
+import { jsonMember, plainMember, quoted, textMember } from '../gates/audit-text.js';
 import type { AuditWriter } from '../gates/audit-writer.js';
 import type { CallFacts } from '../gates/gate.js';
 import { shownArguments } from '../gates/shown-arguments.js';
 import type { ToolBook } from '../gates/tool-book.js';
 import { turnOf } from '../gates/turn.js';
 import { sha256, wireDigest } from '../gates/wire-digest.js';
-import { isErrorResponse, type JsonRpcRequest, type JsonRpcResponse } from '../json-rpc.js';
+import { isErrorResponse, type JsonRpcRequest, type JsonRpcResponse, type RequestId } from '../json-rpc.js';
 import type { ResolvedHostedOptions } from '../options.js';
 import type { Redactor } from '../redactor.js';
 import type { ResolvedSessionOptions, SessionSetup } from '../session/options.js';
@@ -28,72 +29,95 @@ export interface AuditUseParts {
   readonly book: ToolBook;
 }
 
+/** What is known at the end of a call. */
+interface CallEnd {
+  readonly requestId?: RequestId | undefined;
+  /** Where it was not the face that called. */
+  readonly by?: string | undefined;
+  readonly session: number | undefined;
+  readonly generation?: number | undefined;
+  readonly gates?: string | undefined;
+  readonly attempts?: number | undefined;
+  readonly executed: Executed;
+  readonly durationMs: number;
+  readonly error: unknown;
+  readonly answer: GateRecord['answer'];
+}
+
 /** By this the simulator, and some servers' own logs, tell calls apart. */
 const CALL_ID = 'mcp-holdfast/callId';
 /** Beyond that, shown arguments make a line that nobody reads. */
 const MOST_SHOWN = 64 * 1024;
 const MOST_TEXT = 1_000;
-const PLAIN = /^[ -~]*$/;
-const HIDDEN = /[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}]/gu;
-
-/** Of an answer, as the server gave it: SHA-256 of its result as `JSON.stringify` writes it. */
-export function answerFacts(message: JsonRpcResponse): NonNullable<GateRecord['answer']> {
-  return isErrorResponse(message)
-    ? { digest: sha256(JSON.stringify(message.error)), isError: true, rpcCode: message.error.code }
-    : { digest: sha256(JSON.stringify(message.result)), isError: message.result.isError === true };
-}
 
 export class AuditUse {
   readonly #parts: AuditUseParts;
   readonly #writer: AuditWriter;
-  /** Origin and path: the rest may hold a secret. */
+  /** Of every entry: the server by origin and path, for the rest may hold a secret. */
   readonly #server: string;
+  readonly #credential: string;
+  #timeMs = Number.NaN;
+  #timeText = '';
 
   constructor(writer: AuditWriter, parts: AuditUseParts) {
     this.#parts = parts;
     this.#writer = writer;
     const { origin, protocol, pathname } = parts.options.url;
-    this.#server = `${origin === 'null' ? protocol : origin}${pathname}`;
+    this.#server = textMember('server', `${origin === 'null' ? protocol : origin}${pathname}`);
+    this.#credential = `,"credential":{"id":${quoted(parts.options.credentials.id)}`;
+  }
+
+  /** The server's answer, before any gate has seen it; undefined where there is nothing to say of it. */
+  answered(message: JsonRpcResponse): GateRecord['answer'] {
+    const { results } = this.#writer.settings;
+    if (isErrorResponse(message)) {
+      const { error } = message;
+      return { isError: true, rpcCode: error.code, digest: results ? jsonDigest(error) : undefined };
+    }
+    const { result } = message;
+    const isError = result.isError === true;
+    if (!isError && !results) return undefined;
+    return { isError, rpcCode: undefined, digest: results ? jsonDigest(result) : undefined };
   }
 
   /** A call has ended, by an answer or with `error`. */
   ended(call: Call, error: unknown, durationMs: number): void {
     if (call.method !== 'tools/call') return;
-    const known = HostedMcpError.isInstance(error) ? error : undefined;
     const record = call.gates;
     const facts = record?.facts ?? callFacts(call, call.session?.info, this.#parts.book.get(call.tool));
-    const answer = record?.answer;
-    const verdicts = record?.verdicts ?? [];
-    this.#take({
-      ...this.#ofCall(facts, call.id),
-      ...(call.session !== undefined && { session: call.session.number }),
-      credential: { id: this.#parts.options.credentials.id, generation: record?.generation },
-      gates:
-        verdicts.length === 0 ? undefined : verdicts.map(({ ms, ...said }) => ({ ...said, ms: rounded(ms) })),
-      attempts: call.attempts,
-      executed: error === undefined ? true : (known?.executed ?? call.executed),
-      durationMs: rounded(durationMs),
-      code: error === undefined ? undefined : (known?.code ?? 'ERR_PROTOCOL'),
-      gate: known?.gate,
-      isError: answer?.isError === true ? true : undefined,
-      rpcCode: answer?.rpcCode,
-      result: answer?.digest,
-    });
+    this.#take(
+      this.#entry(facts, {
+        requestId: call.id,
+        session: call.session?.number,
+        generation: record?.generation,
+        gates: record?.verdicts,
+        attempts: call.attempts,
+        executed: call.executed,
+        durationMs,
+        error,
+        answer: record?.answer,
+      }),
+    );
   }
 
   /** A request of the server. */
   asked({ method, id, params }: JsonRpcRequest, session: Session | undefined): void {
-    this.#take({
-      direction: 'in',
-      method,
-      requestId: id,
-      session: session?.number,
-      params: digestOr(() => sha256(JSON.stringify(params ?? null))),
-    });
+    this.#take(
+      ',"direction":"in"' +
+        textMember('method', method.slice(0, MOST_TEXT)) +
+        jsonMember('requestId', id) +
+        plainMember('session', session?.number) +
+        textMember('params', jsonDigest(params ?? null)),
+    );
   }
 
   revoked(reason: string | undefined, outcome: { readonly token: string; readonly session: string }): void {
-    this.#take({ event: 'revoked', reason: reason?.slice(0, MOST_TEXT), ...outcome });
+    this.#take(
+      ',"event":"revoked"' +
+        textMember('reason', reason?.slice(0, MOST_TEXT)) +
+        textMember('token', outcome.token) +
+        textMember('session', outcome.session),
+    );
   }
 
   /** The app's own set-up of a session calls tools past the gates, and not past the audit. */
@@ -107,23 +131,25 @@ export class AuditUse {
     const told = async <T>(params: Record<string, unknown>, made: Promise<T>): Promise<T> => {
       const startedMs = this.#parts.options.clock.monotonic();
       const tell = (error: unknown, result?: unknown) => {
-        const known = HostedMcpError.isInstance(error) ? error : undefined;
         const tool = typeof params.name === 'string' ? params.name : undefined;
         const args = params.arguments as CallFacts['arguments'];
-        this.#take({
-          ...this.#ofCall({
-            method: 'tools/call',
-            ...(tool !== undefined && { tool }),
-            ...(args && { arguments: args }),
-            ...(params._meta !== undefined && { meta: params._meta as Record<string, unknown> }),
+        const facts = {
+          method: 'tools/call',
+          ...(tool !== undefined && { tool }),
+          ...(args && { arguments: args }),
+          ...(params._meta !== undefined && { meta: params._meta as Record<string, unknown> }),
+        };
+        const digest = this.#writer.settings.results && result !== undefined ? jsonDigest(result) : undefined;
+        this.#take(
+          this.#entry(facts, {
+            by: 'session set-up',
+            session: setup.session.number,
+            executed: error === undefined ? true : 'unknown',
+            durationMs: this.#parts.options.clock.monotonic() - startedMs,
+            error,
+            answer: { digest, isError: false, rpcCode: undefined },
           }),
-          by: 'session set-up',
-          session: setup.session.number,
-          executed: error === undefined ? true : (known?.executed ?? 'unknown'),
-          durationMs: rounded(this.#parts.options.clock.monotonic() - startedMs),
-          code: error === undefined ? undefined : (known?.code ?? 'ERR_PROTOCOL'),
-          result: result === undefined ? undefined : digestOr(() => sha256(JSON.stringify(result))),
-        });
+        );
       };
       try {
         const result = await made;
@@ -144,22 +170,37 @@ export class AuditUse {
     };
   }
 
-  #ofCall(facts: CallFacts, id?: string | number): Record<string, unknown> {
+  #entry(facts: CallFacts, end: CallEnd): string {
     const { settings } = this.#writer;
-    const callId = facts.meta?.[CALL_ID];
-    const shown = shownArguments(settings.clear, facts);
-    return {
-      direction: 'out',
-      method: facts.method,
-      requestId: id,
-      callId: typeof callId === 'string' ? callId.slice(0, MOST_TEXT) : undefined,
-      actor: this.#actor(facts),
-      turn: turnOf(facts)?.slice(0, MOST_TEXT),
-      tool: facts.tool?.slice(0, MOST_TEXT),
-      toolDigest: facts.toolDigest,
-      arguments: digestOr(() => wireDigest(facts.arguments ?? null)),
-      shown: shown === undefined ? undefined : this.#bounded(shown),
-    };
+    const { meta } = facts;
+    const { error, answer, gates } = end;
+    const known = HostedMcpError.isInstance(error) ? error : undefined;
+    const callId = meta?.[CALL_ID];
+    const executed = error === undefined ? true : (known?.executed ?? end.executed);
+    return (
+      ',"direction":"out"' +
+      textMember('method', facts.method) +
+      (end.requestId === undefined ? '' : jsonMember('requestId', end.requestId)) +
+      (typeof callId === 'string' ? textMember('callId', callId.slice(0, MOST_TEXT)) : '') +
+      textMember('by', end.by) +
+      textMember('actor', this.#actor(facts)) +
+      (meta === undefined ? '' : textMember('turn', turnOf(facts)?.slice(0, MOST_TEXT))) +
+      textMember('tool', facts.tool?.slice(0, MOST_TEXT)) +
+      textMember('toolDigest', facts.toolDigest) +
+      textMember('arguments', argumentsDigest(facts)) +
+      (settings.clear.length === 0 ? '' : jsonMember('shown', this.#shown(facts))) +
+      plainMember('session', end.session) +
+      `${this.#credential}${plainMember('generation', end.generation)}}` +
+      (gates === undefined || gates === '' ? '' : `,"gates":[${gates}]`) +
+      plainMember('attempts', end.attempts) +
+      (executed === 'unknown' ? ',"executed":"unknown"' : plainMember('executed', executed)) +
+      plainMember('durationMs', rounded(end.durationMs)) +
+      (error === undefined ? '' : textMember('code', known?.code ?? 'ERR_PROTOCOL')) +
+      textMember('gate', known?.gate) +
+      (answer?.isError === true ? ',"isError":true' : '') +
+      plainMember('rpcCode', answer?.rpcCode) +
+      textMember('result', answer?.digest)
+    );
   }
 
   #actor(facts: CallFacts): string | null | undefined {
@@ -174,36 +215,39 @@ export class AuditUse {
     }
   }
 
-  #bounded(shown: unknown): unknown {
+  #shown(facts: CallFacts): unknown {
+    const shown = shownArguments(this.#writer.settings.clear, facts);
+    if (shown === undefined) return undefined;
     const clean = this.#parts.redactor.value(shown);
     return (JSON.stringify(clean)?.length ?? 0) > MOST_SHOWN ? 'more than is shown' : clean;
   }
 
-  #take(entry: Record<string, unknown>): void {
-    const { clock } = this.#parts.options;
-    const time = new Date(clock.now()).toISOString();
-    const body = JSON.stringify({ time, server: this.#server, ...entry });
-    this.#writer.take(PLAIN.test(body) ? body : visibleBody(body), clock);
+  /** ISO 8601; many calls end in the same millisecond. */
+  #time(): string {
+    const nowMs = this.#parts.options.clock.now();
+    if (nowMs !== this.#timeMs) {
+      this.#timeMs = nowMs;
+      this.#timeText = new Date(nowMs).toISOString();
+    }
+    return this.#timeText;
+  }
+
+  #take(members: string): void {
+    this.#writer.take(`"time":"${this.#time()}"${this.#server}${members}`, this.#parts.options.clock);
   }
 }
 
-/** What is not shown stands as its escape: in JSON the same text, and nothing that a terminal obeys. */
-function visibleBody(body: string): string {
-  return body.replace(HIDDEN, (character) => {
-    let escaped = '';
-    for (let at = 0; at < character.length; at += 1)
-      escaped += `\\u${character.charCodeAt(at).toString(16).padStart(4, '0')}`;
-    return escaped;
-  });
-}
-
-/** A value that has no JSON has no digest. */
-function digestOr(digest: () => string): string | null {
+function argumentsDigest({ arguments: given }: CallFacts): string | null {
   try {
-    return digest();
+    return wireDigest(given ?? null);
   } catch {
     return null;
   }
+}
+
+/** Of the text that JSON.stringify makes; of what was read as JSON there is always one. */
+function jsonDigest(value: unknown): string {
+  return sha256(JSON.stringify(value) ?? 'null');
 }
 
 function rounded(ms: number): number {

@@ -162,6 +162,8 @@ function classifyFailure(facts: ExchangeFacts): Verdict {
       return failed('ERR_PROTOCOL', executed, 'the answer is coded in a way that cannot be read');
     case 'invalid-request':
       return failed('ERR_PROTOCOL', false, 'the request could not be written as HTTP');
+    case 'unsupported':
+      return failed('ERR_NOT_SENT', false, failure.reason ?? 'this runtime has no way to make the request');
     default:
       return failure.sent
         ? { kind: 'cut', code: failure.code, timeout: failure.kind === 'timeout' }

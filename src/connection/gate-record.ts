@@ -5,16 +5,9 @@
  */
 import type { Clock } from '../clock.js';
 import type { Asker, GateAnswer, GateStep } from '../gates/ask.js';
+import { quoted } from '../gates/audit-text.js';
 import type { CallChain, CallFacts, Gate } from '../gates/gate.js';
 import type { Call } from './ledger.js';
-
-/** One answer, as the audit tells it. */
-export interface GateVerdict {
-  readonly gate: string;
-  readonly step: GateStep;
-  readonly verdict: GateAnswer;
-  readonly ms: number;
-}
 
 export interface RecordParts {
   readonly clock: Clock;
@@ -28,13 +21,20 @@ export interface RecordParts {
 
 export class GateRecord implements Asker {
   readonly gates: readonly Gate[];
-  readonly verdicts: GateVerdict[] = [];
+  /** What the gates have said, as the audit tells it: JSON text, without brackets. */
+  verdicts = '';
   /** The call as it would go out, once the gates have let it. */
   facts: CallFacts | undefined;
   /** Generation of the credential that it went out with last. */
   generation: number | undefined;
   /** Of the server's answer, where an audit wants to know. */
-  answer: { readonly digest: string; readonly isError: boolean; readonly rpcCode?: number } | undefined;
+  answer:
+    | {
+        readonly isError: boolean;
+        readonly rpcCode: number | undefined;
+        readonly digest: string | undefined;
+      }
+    | undefined;
   readonly #call: Call;
   readonly #parts: RecordParts;
 
@@ -70,6 +70,8 @@ export class GateRecord implements Asker {
 
   onAsked(gate: string, step: GateStep, verdict: GateAnswer, ms: number): void {
     this.#parts.took(gate, ms);
-    if (this.#parts.keepsVerdicts) this.verdicts.push({ gate, step, verdict, ms });
+    if (!this.#parts.keepsVerdicts) return;
+    const said = `"step":"${step}","verdict":"${verdict}"}`;
+    this.verdicts += `${this.verdicts === '' ? '{"gate":' : ',{"gate":'}${quoted(gate)},${said}`;
   }
 }

@@ -25,7 +25,7 @@ import type { ResolvedHostedOptions } from '../options.js';
 import type { Redactor } from '../redactor.js';
 import type { ResolvedSessionOptions } from '../session/options.js';
 import type { Session, SessionInfo } from '../session/session.js';
-import { AuditUse, answerFacts } from './audit-use.js';
+import { AuditUse } from './audit-use.js';
 import { callFacts } from './call-facts.js';
 import { GateRecord, type RecordParts } from './gate-record.js';
 import type { Call } from './ledger.js';
@@ -239,7 +239,7 @@ export class GateUse {
   ): JsonRpcResponse | Promise<JsonRpcResponse> {
     const record = call.gates;
     if (record === undefined) return message;
-    if (this.#writer !== undefined) record.answer = answerFacts(message);
+    if (this.audit !== undefined) record.answer = this.audit.answered(message);
     if (!record.gates.some(({ after }) => after !== undefined)) return message;
     call.phase = 'answered';
     const facts = { ...(record.facts ?? this.#facts(call)), session: this.shown(session.info) };

@@ -6,6 +6,7 @@
  * changes what the caller asked, save for the arguments a gate put in their place and the trace context in `_meta`.
  */
 import type { JsonRpcRequest, RequestId } from '../json-rpc.js';
+import { base64Of } from '../runtime/bytes.js';
 import type { Session } from '../session/session.js';
 import type { Call } from './ledger.js';
 import type { Route, StreamFacts } from './route.js';
@@ -99,5 +100,5 @@ export function routeOf(
 function encoded(value: string): string {
   const isPlain = /^[\x20-\x7e\t]+$/.test(value) && value === value.trim();
   const isSentinel = value.startsWith('=?base64?') && value.endsWith('?=');
-  return isPlain && !isSentinel ? value : `=?base64?${Buffer.from(value, 'utf8').toString('base64')}?=`;
+  return isPlain && !isSentinel ? value : `=?base64?${base64Of(value)}?=`;
 }

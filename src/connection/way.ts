@@ -244,7 +244,12 @@ export class MessageWay {
         return 'again';
       }
       case 'scope': {
-        if (verdict.executed !== false || retry.resendOn401 === 'never')
+        // Without a word on what is missing there is nothing to ask for.
+        if (
+          verdict.executed !== false ||
+          verdict.requiredScope === undefined ||
+          retry.resendOn401 === 'never'
+        )
           throw failureOf(verdict, call, facts);
         call.markRefused();
         await this.#acquire(call, rejectionOf(credential, facts)).catch((error: unknown) => {

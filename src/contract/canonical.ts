@@ -4,7 +4,7 @@
  * Guarantees that every own key counts (`__proto__` is a key like any other), that equal values give equal
  * texts and digests, and that depth is bounded. Never reads through a prototype, never calls `toJSON`.
  */
-import { createHash } from 'node:crypto';
+import { sha256Hex } from '../runtime/digest.js';
 import { SnapshotError } from './snapshot-error.js';
 import type { JsonObject } from './types.js';
 import { visibleJsonString } from './visible.js';
@@ -29,7 +29,7 @@ export function readableJsonLine(value: unknown, where?: string): string {
 
 /** SHA-256, hex, of the canonical JSON. */
 export function digestOf(value: unknown, where?: string): string {
-  return createHash('sha256').update(canonicalJson(value, where)).digest('hex');
+  return sha256Hex(canonicalJson(value, where));
 }
 
 /** A deep, frozen copy that shares nothing with the original; keys whose value is undefined are not there. */

@@ -6,6 +6,7 @@
  * naming what and where, in time linear in its length. Never repairs, never guesses.
  */
 import { LIMITS } from '../limits.js';
+import { utf8Length } from '../runtime/bytes.js';
 import { byCodeUnits, digestOf, frozenCopy, isJsonObject, own, readableJson } from './canonical.js';
 import { scanJson } from './json-scan.js';
 import { byNameThenDigest, contractDigest, orderedEntries } from './snapshot.js';
@@ -30,7 +31,7 @@ export function formatSnapshot(snapshot: ContractSnapshot): string {
  */
 export function parseSnapshot(text: string): ContractSnapshot {
   if (typeof text !== 'string') throw new TypeError('parseSnapshot takes the text of a snapshot');
-  if (text.length > SNAPSHOT_BYTES || Buffer.byteLength(text) > SNAPSHOT_BYTES) {
+  if (text.length > SNAPSHOT_BYTES || utf8Length(text) > SNAPSHOT_BYTES) {
     throw new SnapshotError('too-large');
   }
   const json = text.startsWith('\ufeff') ? text.slice(1) : text;

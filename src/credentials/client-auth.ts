@@ -6,6 +6,8 @@
  * (`clientMetadata()` would hand them out). Never sends a secret to a server that only takes a key.
  */
 import { createPrivateKey, type KeyObject, webcrypto } from 'node:crypto';
+import { base64Of } from '../runtime/bytes.js';
+import { needsPart } from '../runtime/needs-part.js';
 import type { ServerMetadata } from './metadata.js';
 import { Secret } from './secret.js';
 
@@ -72,7 +74,7 @@ function basic(secret: Secret, encoding: SecretEncoding): ClientAuthentication {
   const encoded = encoding === 'plain' ? (text: string) => text : encodeURIComponent;
   return (_server, client, _body, headers) => {
     const pair = `${encoded(client.client_id)}:${encoded(secret.reveal())}`;
-    headers.set('authorization', `Basic ${Buffer.from(pair).toString('base64')}`);
+    headers.set('authorization', `Basic ${base64Of(pair)}`);
   };
 }
 
@@ -128,6 +130,13 @@ const CURVE_ALGORITHMS: Readonly<Record<string, string>> = Object.freeze({
 });
 
 function loaderOfPem(pem: string, algorithm: string | undefined): () => Promise<webcrypto.CryptoKey> {
+  needsPart(
+    'ERR_CREDENTIAL_SOURCE',
+    'A privateKey in PEM form',
+    'node:crypto',
+    createPrivateKey,
+    'give a CryptoKey',
+  );
   let object: KeyObject;
   try {
     object = createPrivateKey(pem);

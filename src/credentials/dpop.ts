@@ -14,6 +14,7 @@ import {
   randomUUID,
 } from 'node:crypto';
 import type { Clock } from '../clock.js';
+import { needsPart } from '../runtime/needs-part.js';
 
 /** A private key as it stands in a stored record (RFC 7517). */
 export interface StoredKey {
@@ -167,6 +168,7 @@ export class Dpop {
   #key: DpopKey | undefined;
 
   constructor(clock: Clock) {
+    needsPart('ERR_CREDENTIAL_SOURCE', 'dpop', 'node:crypto', generateKeyPairSync);
     this.resource = new ProofSite(clock);
   }
 

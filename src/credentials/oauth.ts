@@ -7,9 +7,9 @@
  * I/O; and that openid-client is loaded when the first token is asked for, not before. Never asks an MCP
  * server where to send a secret.
  */
-import { createHmac } from 'node:crypto';
 import { type Clock, systemClock } from '../clock.js';
 import type { HttpFetch } from '../http/exchange.js';
+import { hmacHex } from '../runtime/digest.js';
 import { Discovery } from './authorization/discovery.js';
 import { DiscoverOnceProvider, Pin } from './authorization/once.js';
 import { clientAuthenticator, type SecretEncoding } from './client-auth.js';
@@ -313,8 +313,5 @@ function checkEndpoint(name: string, value: string | undefined): void {
 
 /** Stable across processes and releases, and not secret. */
 export function credentialId(parts: readonly (string | undefined)[]): string {
-  return createHmac('sha256', 'mcp-holdfast credential id v1')
-    .update(JSON.stringify(parts))
-    .digest('hex')
-    .slice(0, 32);
+  return hmacHex('mcp-holdfast credential id v1', JSON.stringify(parts)).slice(0, 32);
 }

@@ -32,6 +32,7 @@ export function problemOf(error: unknown, fallback: Problem): Problem {
       status: error.status,
       reason: error.reason,
       requiredScope: error.requiredScope,
+      authorizationUrl: error.authorizationUrl,
       serverText: error.serverText,
       cause: error.cause,
     },

@@ -369,7 +369,9 @@ function failureOf(error: unknown): RenewalResult {
     what: 'The token could not be renewed',
     fields: { retryable: true },
   });
-  if (problem.code === 'ERR_DISCOVERY') return { kind: 'refused', problem };
+  // What this runtime has left out will not come.
+  const isFinal = problem.code === 'ERR_DISCOVERY' || problem.fields?.reason === 'runtime';
+  if (isFinal) return { kind: 'refused', problem };
   return { kind: 'unavailable', problem, retryAfterMs: problem.fields?.retryAfterMs };
 }
 

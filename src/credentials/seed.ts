@@ -5,7 +5,7 @@
  * token which differs from the one the stored line began with is tried once when that line has died, so that
  * nobody has to empty a store by hand. Keeps no token in clear outside `Secret`.
  */
-import { createHmac } from 'node:crypto';
+import { hmacHex } from '../runtime/digest.js';
 import type { Holding } from './held-token.js';
 import type { Secret } from './secret.js';
 
@@ -57,5 +57,5 @@ export class SeedUse {
 
 function digestOf(token: Secret | undefined): string | undefined {
   if (token === undefined) return undefined;
-  return createHmac('sha256', 'mcp-holdfast seed').update(token.reveal()).digest('hex').slice(0, 16);
+  return hmacHex('mcp-holdfast seed', token.reveal()).slice(0, 16);
 }

@@ -5,12 +5,13 @@
  * Guarantees that each is read when it is used, and that a value that cannot stand in a header is refused with
  * an error that does not quote it. Never guesses another value after a refusal: the source is asked once more.
  */
-import { createHmac } from 'node:crypto';
 import { type Clock, systemClock } from '../clock.js';
 import { HostedMcpError } from '../errors.js';
+import { hmacHex } from '../runtime/digest.js';
+import { environmentVariable } from '../runtime/environment.js';
 import type { AccessToken, CredentialProvider, TokenSource } from './provider.js';
 import { type Reading, SourceProvider } from './sources/source-provider.js';
-import { COMMAND_TIMEOUT_MS, readTokenCommand } from './sources/token-command.js';
+import { COMMAND_TIMEOUT_MS, needsCommands, readTokenCommand } from './sources/token-command.js';
 import { TokenFile } from './sources/token-file.js';
 import { checkedToken, isHeaderName, isHeaderValue, isTokenValue, jwtTimes } from './token-value.js';
 
@@ -76,7 +77,7 @@ export function headerCredential(header: {
 export function tokenFromEnv(name: string, options: StaticOptions = {}): CredentialProvider {
   if (typeof name !== 'string' || name === '') throw new TypeError('name must be the name of a variable');
   return bearerProvider(options, `env:${name}`, async () => ({
-    value: checkedToken(process.env[name], `The environment variable ${name}`),
+    value: checkedToken(environmentVariable(name), `The environment variable ${name}`),
     freshForMs: 0,
   }));
 }
@@ -115,6 +116,7 @@ export function tokenFromCommand(
   }
   checkDuration('timeoutMs', options.timeoutMs);
   checkDuration('cacheMs', options.cacheMs);
+  needsCommands();
   const clock = options.clock ?? systemClock();
   const line = {
     command,
@@ -210,5 +212,5 @@ function checkDuration(name: string, value: number | undefined): void {
 }
 
 function digest(text: string): string {
-  return createHmac('sha256', 'mcp-holdfast source id').update(text).digest('hex').slice(0, 16);
+  return hmacHex('mcp-holdfast source id', text).slice(0, 16);
 }

@@ -12,6 +12,8 @@ import { type Clock, untilAborted } from '../clock.js';
 import { isLoopbackHost } from '../http/address.js';
 import type { HttpFetch } from '../http/exchange.js';
 import { proxiesOfEnvironment } from '../http/proxy-environment.js';
+import { joined } from '../runtime/bytes.js';
+import { needsPart } from '../runtime/needs-part.js';
 import {
   type AddressGuard,
   addressRefused,
@@ -188,6 +190,14 @@ interface OwnFetch {
 
 async function makeOwnFetch(guard: AddressGuard | undefined): Promise<OwnFetch> {
   const undici = await import('undici');
+  // A stand-in would send, but past the proxy, the last look and the guard.
+  needsPart(
+    'ERR_CREDENTIAL_SOURCE',
+    'A token request',
+    "undici's dispatch()",
+    undici.Agent?.prototype?.dispatch,
+    'give the source a fetch',
+  );
   // Timeouts are the clock's; a socket lives for one request.
   const sockets: Agent.Options = {
     // Of a proxied agent this is for the hosts that go past the proxy.
@@ -260,7 +270,7 @@ async function readBounded(response: FetchResponse, maxBytes: number): Promise<s
     chunks.push(value);
   }
   // Takes a byte order mark away, as `Response.text()` does.
-  return new TextDecoder().decode(Buffer.concat(chunks));
+  return new TextDecoder().decode(joined(chunks));
 }
 
 /** The first system or undici code on the chain of causes; fetch hides it one level down. */

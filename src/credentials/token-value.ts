@@ -5,6 +5,7 @@
  * layer sees it, with an error that does not quote it. Never verifies a token: to a client it is opaque.
  */
 import { HostedMcpError, type HostedMcpErrorCode } from '../errors.js';
+import { textOfBase64url } from '../runtime/bytes.js';
 
 /** Far above any sane token; a proxy would refuse the header long before. */
 const MAX_TOKEN_LENGTH = 16 * 1024;
@@ -47,7 +48,7 @@ export function jwtTimes(token: string): JwtTimes | undefined {
   const parts = token.split('.');
   if (parts.length !== 3 || parts[1] === undefined) return undefined;
   try {
-    const claims: unknown = JSON.parse(Buffer.from(parts[1], 'base64url').toString('utf8'));
+    const claims: unknown = JSON.parse(textOfBase64url(parts[1]));
     if (typeof claims !== 'object' || claims === null || Array.isArray(claims)) return undefined;
     return {
       issuedAtMs: secondsClaim(claims, 'iat'),

@@ -6,7 +6,6 @@
  * engine heals them, or the request gets a typed JSON-RPC error of its own. Never shows the server's session id,
  * and never sends anything to another address than the one it was made for.
  */
-import { randomUUID } from 'node:crypto';
 import { untilAborted } from '../clock.js';
 import type { HostedConnection } from '../connection/connection.js';
 import type { Call } from '../connection/ledger.js';
@@ -23,6 +22,7 @@ import {
   type RequestId,
 } from '../json-rpc.js';
 import type { ResolvedHostedOptions } from '../options.js';
+import { randomUUID } from '../runtime/digest.js';
 import {
   badRequest,
   DISCOVERY_REFUSED,

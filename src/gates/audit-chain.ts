@@ -5,7 +5,7 @@
  * tail that was cut off, or a chain that was written anew as a whole, by whoever kept a hash elsewhere. Never trusts a
  * line's own numbers: the hash is over its very characters.
  */
-import { createHash } from 'node:crypto';
+import { sha256 } from './wire-digest.js';
 
 /** What the first line of a chain has in place of a line before it. */
 export const CHAIN_START = '0'.repeat(64);
@@ -20,12 +20,12 @@ export interface Link {
   readonly hash: string;
 }
 
-/** The line after `last`; `body` is JSON text of an object that is not empty. */
-export function chained(body: string, last: Link): { readonly line: string; readonly link: Link } {
+/** The line after `last`, with its break; `members` is the JSON text of an object that is not empty, without its braces. */
+export function chained(members: string, last: Link): { readonly line: string; readonly link: Link } {
   const seq = last.seq + 1;
-  const open = `{"seq":${seq},"prev":"${last.hash}",${body.slice(1, -1)}`;
+  const open = `{"seq":${seq},"prev":"${last.hash}",${members}`;
   const hash = sha256(open);
-  return { line: `${open},"hash":"${hash}"}`, link: { seq, hash } };
+  return { line: `${open},"hash":"${hash}"}\n`, link: { seq, hash } };
 }
 
 /** What a line says of itself, if that is true. */
@@ -125,8 +125,4 @@ export function verifyAudit(
   const verifier = new AuditVerifier(options);
   verifier.text(text);
   return verifier.verdict;
-}
-
-function sha256(text: string): string {
-  return createHash('sha256').update(text).digest('hex');
 }

@@ -64,21 +64,22 @@ export class AuditFile {
     return this.#file !== undefined;
   }
 
-  /** `seq`: of the line, for the name that the file gets when it is full. */
+  /** A line with its break; `seq`: its own, for the name that the file gets when it is full. */
   write(line: string, seq: number): void {
-    const bytes = Buffer.from(`${line}\n`);
-    if (this.#size > 0 && this.#size + bytes.length > this.#maxBytes) this.#rotate(seq - 1);
+    const bytes = Buffer.byteLength(line);
+    if (this.#size > 0 && this.#size + bytes > this.#maxBytes) this.#rotate(seq - 1);
     const file = this.#file;
     if (file === undefined) throw new Error('The audit file is not open');
     let written = 0;
     try {
-      while (written < bytes.length) written += writeSync(file, bytes, written);
+      written = writeSync(file, line);
+      while (written < bytes) written += writeSync(file, Buffer.from(line), written);
     } catch (error) {
       // Half a line would break the chain for good; if it cannot be taken out either, opening it again does.
       if (written > 0) this.#takeBack(file);
       throw error;
     }
-    this.#size += bytes.length;
+    this.#size += bytes;
   }
 
   close(): void {

@@ -33,6 +33,8 @@ export interface AuditLogOptions {
    * `*`: `search.query`, `*.id`, `transfer.*`. A path shows all that is under it. None.
    */
   clear?: readonly string[] | undefined;
+  /** Also a digest of each result, as the server gave it: SHA-256 of what `JSON.stringify` makes of it. false. */
+  results?: boolean | undefined;
   /** Of a file: it is renamed to `FILE.NUMBER` before it would grow larger, and the chain goes on in a new one. No limit. */
   maxFileBytes?: number | undefined;
 }
@@ -60,6 +62,7 @@ export function auditLog(sink: string | AuditSink, options: AuditLogOptions = {}
   if (!Array.isArray(clear) || !clear.every((path) => typeof path === 'string' && /^[^.]+\..+$/.test(path)))
     throw new TypeError('auditLog.clear must be an array of paths such as "search.query"');
   const required = read.oneOf('required', [true, false] as const) ?? false;
+  const results = read.oneOf('results', [true, false] as const) ?? false;
   const maxFileBytes = read.count('maxFileBytes', 4_096, Number.MAX_SAFE_INTEGER);
   read.done();
   const isFile = typeof sink === 'string' && sink !== '';
@@ -67,7 +70,12 @@ export function auditLog(sink: string | AuditSink, options: AuditLogOptions = {}
     throw new TypeError('auditLog needs the name of a file, or an object with write(line)');
   if (!isFile && maxFileBytes !== undefined) throw new TypeError('auditLog.maxFileBytes is for a file');
   const target = isFile ? new AuditFile(sink, maxFileBytes ?? Number.POSITIVE_INFINITY) : (sink as AuditSink);
-  const writer = new AuditWriter(target, { actor: actor as AuditSettings['actor'], required, clear });
+  const writer = new AuditWriter(target, {
+    actor: actor as AuditSettings['actor'],
+    required,
+    clear,
+    results,
+  });
   const log = {
     get head() {
       return writer.head;

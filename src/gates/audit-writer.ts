@@ -18,6 +18,7 @@ export interface AuditSettings {
   readonly actor: string | ((call: CallFacts) => string | undefined) | undefined;
   readonly required: boolean;
   readonly clear: readonly string[];
+  readonly results: boolean;
 }
 
 /** Entries that wait for a sink that fails; beyond them the oldest is given up. */
@@ -28,7 +29,7 @@ export class AuditWriter {
   readonly #file: AuditFile | undefined;
   readonly #sink: AuditSink | undefined;
   #last: Link = { seq: 0, hash: CHAIN_START };
-  /** Bodies that could not be written; the chain is made when they are. */
+  /** Entries that could not be written; the chain is made when they are. */
   readonly #waiting: string[] = [];
   #lost = 0;
   #isFailing = false;
@@ -58,9 +59,9 @@ export class AuditWriter {
     return !this.#isFailing;
   }
 
-  /** Takes an entry: JSON text of an object. */
-  take(body: string, clock: Clock): void {
-    this.#waiting.push(body);
+  /** Takes an entry: the JSON text of an object that is not empty, without its braces. */
+  take(members: string, clock: Clock): void {
+    this.#waiting.push(members);
     if (this.#waiting.length > MAX_WAITING) {
       // The first may be on its way to the sink just now.
       this.#waiting.splice(this.#writing === undefined ? 0 : 1, 1);
@@ -106,18 +107,15 @@ export class AuditWriter {
     // An empty file does not begin a new chain: the old one may have gone elsewhere.
     if (last !== undefined) this.#last = last;
     if (torn === 0) return;
-    const time = clock === undefined ? undefined : new Date(clock.now()).toISOString();
-    this.#waiting.unshift(JSON.stringify({ time, event: 'recovered', tornBytes: torn }));
+    const time = clock === undefined ? '' : `"time":"${new Date(clock.now()).toISOString()}",`;
+    this.#waiting.unshift(`${time}"event":"recovered","tornBytes":${torn}`);
   }
 
   /** Writes the first of those that wait. A promise where the sink takes its time. */
   #write(): Promise<void> | undefined {
-    const body = this.#waiting[0] as string;
+    const members = this.#waiting[0] as string;
     const lost = this.#lost;
-    const { line, link } = chained(
-      lost === 0 ? body : `${body.slice(0, -1)},"lostBefore":${lost}}`,
-      this.#last,
-    );
+    const { line, link } = chained(lost === 0 ? members : `${members},"lostBefore":${lost}`, this.#last);
     const written = () => {
       this.#last = link;
       this.#waiting.shift();
@@ -128,7 +126,7 @@ export class AuditWriter {
       written();
       return undefined;
     }
-    const answer = this.#sink?.write(`${line}\n`);
+    const answer = this.#sink?.write(line);
     if (!isThenable(answer)) {
       written();
       return undefined;

@@ -5,7 +5,7 @@
  * and that two credentials never share one. Never made of a token: it changes with every refresh, and a key of
  * little entropy could be found again from its hash.
  */
-import { createHmac } from 'node:crypto';
+import { hmacBase64url } from '../runtime/digest.js';
 
 const LABEL = 'mcp-holdfast rate limit key';
 const VERSION = 'v1';
@@ -13,10 +13,8 @@ const LENGTH = 22;
 
 /** Of the endpoint's origin and path (a query may carry a secret) and the credential's id. */
 export function deriveKey(url: URL, credentialId: string): string {
-  return createHmac('sha256', LABEL)
-    .update(JSON.stringify([VERSION, url.origin + url.pathname, credentialId]))
-    .digest('base64url')
-    .slice(0, LENGTH);
+  const named = JSON.stringify([VERSION, url.origin + url.pathname, credentialId]);
+  return hmacBase64url(LABEL, named).slice(0, LENGTH);
 }
 
 /**

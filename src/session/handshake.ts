@@ -5,7 +5,6 @@
  * a session id, that a token refused on the way is renewed once, and that a server of protocol 2024-11-05 is
  * found where it refuses the POST. Never sends a tool call.
  */
-import { randomBytes } from 'node:crypto';
 import type { Clock } from '../clock.js';
 import type { Challenge } from '../connection/challenge.js';
 import { classify, PLAIN_CONTEXT, type Verdict } from '../connection/classify.js';
@@ -16,6 +15,7 @@ import { cleanServerText, HostedMcpError } from '../errors.js';
 import { CookieJar } from '../http/headers.js';
 import { isResult, type JsonRpcError, type JsonRpcMessage, type JsonRpcRequest } from '../json-rpc.js';
 import { LIMITS } from '../limits.js';
+import { randomBytes } from '../runtime/digest.js';
 import { LegacyRoad } from '../streams/legacy-sse.js';
 import { Bound } from './handshake-bound.js';
 import { Session } from './session.js';

@@ -4,9 +4,9 @@
  * Guarantees that the id, a secret, is readable only by code that puts it on the wire; events and errors
  * get `info`, which has a fingerprint. Never decides anything: the keeper does.
  */
-import { createHmac } from 'node:crypto';
 import type { Credential } from '../credentials/provider.js';
 import type { CookieJar } from '../http/headers.js';
+import { hmacHex } from '../runtime/digest.js';
 import type { LegacyRoad } from '../streams/legacy-sse.js';
 
 /** What an app may know of a session. */
@@ -77,7 +77,7 @@ export class Session {
     this.info = Object.freeze({
       number: parts.number,
       ...(parts.id !== undefined && {
-        fingerprint: createHmac('sha256', parts.fingerprintKey).update(parts.id).digest('hex').slice(0, 12),
+        fingerprint: hmacHex(parts.fingerprintKey, parts.id).slice(0, 12),
       }),
       protocolVersion: parts.protocolVersion,
       era: parts.era ?? 'initialize',

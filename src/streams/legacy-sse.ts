@@ -24,6 +24,7 @@ import {
   type RequestId,
 } from '../json-rpc.js';
 import { LIMITS } from '../limits.js';
+import { utf8Length } from '../runtime/bytes.js';
 import type { Session } from '../session/session.js';
 import type { SseEvent } from './sse-reader.js';
 
@@ -310,7 +311,7 @@ export class LegacyRoad {
 function endpointOf(data: string, base: URL): URL | string {
   const text = data.trim();
   if (text === '') return 'it is empty';
-  if (Buffer.byteLength(text, 'utf8') > LIMITS.endpointBytes) return 'it is too long';
+  if (utf8Length(text) > LIMITS.endpointBytes) return 'it is too long';
   // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what must not be there
   if (/[\x00-\x20\x7f]/.test(text)) return 'it holds a character that no address has';
   let endpoint: URL;

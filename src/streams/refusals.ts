@@ -8,7 +8,13 @@ import type { ExchangeFacts } from '../connection/facts.js';
 import { isErrorResponse } from '../json-rpc.js';
 
 /** Asking again brings the same: a redirect elsewhere, an unknown coding, a header that cannot be written. */
-const FOR_GOOD: ReadonlySet<string> = new Set(['redirect', 'encoding', 'invalid-request', 'too-large']);
+const FOR_GOOD: ReadonlySet<string> = new Set([
+  'redirect',
+  'encoding',
+  'invalid-request',
+  'too-large',
+  'unsupported',
+]);
 /** Servers on other SDKs say 400 where the TypeScript one says 409. */
 const TAKEN_WORDS = /\b(?:already|multiple|only one|conflict)\b/i;
 

@@ -8,6 +8,7 @@
  */
 import { createParser } from 'eventsource-parser';
 import { LIMITS } from '../limits.js';
+import { copyOf, latin1OfUtf8, utf8Length } from '../runtime/bytes.js';
 
 export interface SseEvent {
   /** The id field of this very event; keeping the last one is the caller's matter. May be empty. */
@@ -258,10 +259,6 @@ export class SseReader {
   }
 }
 
-function copyOf(text: string): string {
-  return Buffer.from(text, 'utf8').toString('utf8');
-}
-
 /** `ignored` lines (comments, fields nobody knows) never reach the parser, which makes an error object of each. */
 function fieldOf(bytes: Uint8Array, start: number, end: number): Line {
   switch (bytes[start]) {
@@ -300,10 +297,10 @@ export function isResumableId(id: string): boolean {
   if (id === '' || id.length > LIMITS.eventIdBytes) return false;
   // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what must not be there
   if (/[\x00-\x08\x0a-\x1f\x7f]|^[ \t]|[ \t]$/.test(id)) return false;
-  return id.length * 3 <= LIMITS.eventIdBytes || Buffer.byteLength(id, 'utf8') <= LIMITS.eventIdBytes;
+  return id.length * 3 <= LIMITS.eventIdBytes || utf8Length(id) <= LIMITS.eventIdBytes;
 }
 
 /** The id as a header value: its UTF-8 bytes, one character each, since HTTP libraries write headers as Latin-1. */
 export function lastEventIdHeader(id: string): string {
-  return Buffer.from(id, 'utf8').toString('latin1');
+  return latin1OfUtf8(id);
 }

@@ -41,7 +41,12 @@ const LISTS: readonly (readonly [string, string])[] = [
   ['resourcesListChanged', 'notifications/resources/list_changed'],
 ];
 /** Asking again brings the same: not a stream, not this method, not these parameters, not this version. */
-const FINAL_FAILURES: ReadonlySet<string> = new Set(['redirect', 'encoding', 'invalid-request']);
+const FINAL_FAILURES: ReadonlySet<string> = new Set([
+  'redirect',
+  'encoding',
+  'invalid-request',
+  'unsupported',
+]);
 const FINAL_CODES: ReadonlySet<number> = new Set([-32600, -32601, -32602, -32020, -32021, -32022]);
 /** 404 is none of them: while a server is deployed its route may be missing for some seconds. */
 const FINAL_STATUSES: ReadonlySet<number> = new Set([403, 405, 406, 415, 501]);

@@ -178,10 +178,10 @@ function checkOwnOptions(options: AuthorizationCodeOptions): void {
   if (offlineAccess !== undefined && typeof offlineAccess !== 'boolean') {
     throw new TypeError('offlineAccess must be true or false');
   }
-  for (const origin of metadataOrigins ?? []) {
-    if (typeof origin !== 'string' || !URL.canParse(origin) || new URL(origin).origin !== origin) {
-      throw new TypeError('metadataOrigins must be origins, such as https://auth.example.com');
-    }
+  const isOrigin = (each: unknown) =>
+    typeof each === 'string' && URL.canParse(each) && new URL(each).origin === each;
+  if (metadataOrigins !== undefined && !(Array.isArray(metadataOrigins) && metadataOrigins.every(isOrigin))) {
+    throw new TypeError('metadataOrigins must be origins, such as https://auth.example.com');
   }
 }
 

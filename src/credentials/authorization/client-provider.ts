@@ -2,14 +2,16 @@
  * An app's own `OAuthClientProvider` (of an SDK) as a credential: its storage and its way to the user stay in use.
  *
  * Guarantees that its tokens are read at every use, that a refusal costs one refresh however many calls meet it, that a
- * rotated pair is saved before it is served, and that the first authorization server found is the one that gets its
- * client's secret. Never opens a browser itself, and never exchanges a code twice.
+ * rotated pair is saved before it is served, that a token which is alive is served whatever a refresh ahead of its end
+ * comes to, and that the first authorization server found is the one that gets its client's secret. Never opens a browser
+ * itself, and never exchanges a code twice.
  */
 import type { Clock } from '../../clock.js';
 import type { Disposer } from '../../disposer.js';
 import { HostedMcpError } from '../../errors.js';
 import type { OAuthClientProviderLike } from '../bridge.js';
 import { type ClientAuthenticator, clientAuthenticator } from '../client-auth.js';
+import { CredentialEvents } from '../credential-events.js';
 import type { ServerMetadata } from '../metadata.js';
 import { elapsedSince, type Moment, momentOf } from '../moment.js';
 import { type ResolvedRefreshPolicy, tokenTimes } from '../options.js';
@@ -24,7 +26,7 @@ import type {
 import { isScope } from '../scopes.js';
 import { Secret } from '../secret.js';
 import { type Reading, SourceProvider } from '../sources/source-provider.js';
-import { type IssuedToken, TokenEndpoint } from '../token-endpoint.js';
+import { type IssuedToken, TokenEndpoint, type TokenOutcome } from '../token-endpoint.js';
 import { checkedToken } from '../token-value.js';
 import { ANONYMOUS } from './anonymous.js';
 import { authorizationRequest } from './authorization-request.js';
@@ -60,11 +62,14 @@ export class ClientProviderCredential implements CredentialProvider {
   readonly id: string;
   readonly #parts: ClientProviderParts;
   readonly #source: SourceProvider;
+  readonly #events = new CredentialEvents();
   #rejection: Rejection | undefined;
   #server: DiscoveredServer | undefined;
   #served: Secret | undefined;
   /** A refresh ahead of time that failed is not tried again before. */
   #notBeforeMs = 0;
+  /** A refresh token that was refused ahead of time: of no use when the time has come either. */
+  #spent: Secret | undefined;
   /** Of a token that was had here: when it came, and how long it lives. */
   #had: { readonly token: Secret; readonly started: Moment; readonly lifetimeMs: number } | undefined;
 
@@ -79,6 +84,7 @@ export class ClientProviderCredential implements CredentialProvider {
       onUnchanged: { code: 'ERR_REAUTHORIZATION_REQUIRED', what: NO_TOKEN, fields: { reason: 'no_token' } },
       read: ({ target, rejected }) => this.#read(target, rejected),
     });
+    this.#source.onEvent((event) => this.#events.emit(event));
   }
 
   async acquire(target: URL, options: AcquireOptions = {}): Promise<Credential> {
@@ -91,7 +97,7 @@ export class ClientProviderCredential implements CredentialProvider {
   }
 
   onEvent(listener: (event: CredentialEvent) => void): Disposer {
-    return this.#source.onEvent(listener);
+    return this.#events.add(listener);
   }
 
   /** As the SDK's transports do it: a bare code will do, though the whole callback tells more. */
@@ -145,17 +151,48 @@ export class ClientProviderCredential implements CredentialProvider {
     const given = tokens?.access_token;
     // Somebody else, the app itself perhaps, may have put another one there.
     const isRefused = rejected && given === this.#served?.reveal();
-    if (refreshToken !== undefined && (isRefused || given === undefined || this.#isDue(given))) {
-      const value = await this.#refresh(target, refreshToken, isRefused);
+    const isNeeded = isRefused || given === undefined;
+    if (refreshToken !== undefined && (isNeeded || this.#isDue(given, refreshToken))) {
+      const value = isNeeded
+        ? await this.#refresh(target, refreshToken)
+        : await this.#refreshAhead(target, refreshToken);
       if (value !== undefined) return value;
     }
-    if (isRefused || given === undefined) await this.#sendUser(target);
+    if (isNeeded) await this.#sendUser(target);
     return checkedToken(given, 'The authorization provider');
   }
 
-  /** Undefined where the refresh token is no good any more, or where the token of before will do. */
-  async #refresh(target: URL, refreshToken: string, isNeeded: boolean): Promise<string | undefined> {
-    const { policy, clock, provider } = this.#parts;
+  /** Undefined where the refresh token is no good any more. */
+  async #refresh(target: URL, refreshToken: string): Promise<string | undefined> {
+    const { outcome, started } =
+      this.#spent?.reveal() === refreshToken ? REFUSED : await this.#ask(target, refreshToken);
+    if (outcome.kind === 'token') return await this.#save(outcome, started, refreshToken);
+    if (outcome.kind === 'refused' && outcome.oauthError === 'invalid_grant') {
+      await asked(async () => await this.#parts.provider.invalidateCredentials?.('tokens'));
+      return undefined;
+    }
+    if (outcome.kind === 'held-back')
+      throw new HostedMcpError('ERR_TOKEN_ENDPOINT', 'No token was asked for');
+    throw problemError(outcome.problem);
+  }
+
+  /** Undefined where nothing came of it: the token of before is alive, and will do for a while. */
+  async #refreshAhead(target: URL, refreshToken: string): Promise<string | undefined> {
+    const { clock } = this.#parts;
+    this.#notBeforeMs = clock.monotonic() + RETRY_MS;
+    const asking = this.#ask(target, refreshToken).catch((error: unknown) => {
+      if (HostedMcpError.isInstance(error)) return undefined;
+      throw error;
+    });
+    const { outcome, started } = (await asking) ?? {};
+    if (outcome?.kind === 'token') return await this.#save(outcome, started ?? momentOf(clock), refreshToken);
+    const isSpent = outcome?.kind === 'refused' && outcome.oauthError === 'invalid_grant';
+    if (isSpent) this.#spent = new Secret(refreshToken);
+    return undefined;
+  }
+
+  async #ask(target: URL, refreshToken: string): Promise<{ outcome: TokenOutcome; started: Moment }> {
+    const { policy, clock } = this.#parts;
     const { server, metadata } = await this.#found(target);
     const endpoint = await this.#endpoint(server, await this.#client(metadata));
     await endpoint.prepare();
@@ -165,16 +202,7 @@ export class ClientProviderCredential implements CredentialProvider {
       resource: resourceOf(server, target),
       timeoutMs: policy.tokenTimeoutMs,
     });
-    if (outcome.kind === 'token') return await this.#save(outcome, started, refreshToken);
-    if (outcome.kind === 'refused' && outcome.oauthError === 'invalid_grant') {
-      await asked(async () => await provider.invalidateCredentials?.('tokens'));
-      return undefined;
-    }
-    this.#notBeforeMs = clock.monotonic() + RETRY_MS;
-    if (!isNeeded) return undefined;
-    if (outcome.kind === 'held-back')
-      throw new HostedMcpError('ERR_TOKEN_ENDPOINT', 'No token was asked for');
-    throw problemError(outcome.problem);
+    return { outcome, started };
   }
 
   /** Sends the user away. Throws what says so. */
@@ -210,7 +238,11 @@ export class ClientProviderCredential implements CredentialProvider {
     const { discovery } = this.#parts;
     const known = this.#server;
     const server = await discovery.server(target, this.#rejection, known?.issuer);
-    if (known !== undefined && known.issuer !== server.issuer) throw movedError();
+    if (known !== undefined && known.issuer !== server.issuer) {
+      const move = { previous: known.issuer, current: server.issuer };
+      this.#events.emit({ type: 'server-changed', id: this.id, ...move });
+      throw movedError();
+    }
     this.#server = server;
     return { server, metadata: await discovery.metadataOf(server).get() };
   }
@@ -287,9 +319,10 @@ export class ClientProviderCredential implements CredentialProvider {
   }
 
   /** A token of a provider's own making has no birthday: only those that were had here are known to be due. */
-  #isDue(token: unknown): boolean {
+  #isDue(token: unknown, refreshToken: string): boolean {
     const had = this.#had;
     if (had === undefined || had.token.reveal() !== token) return false;
+    if (this.#spent?.reveal() === refreshToken) return false;
     if (this.#parts.clock.monotonic() < this.#notBeforeMs) return false;
     const { softAfterMs } = tokenTimes(had.lifetimeMs, this.#parts.policy, 0);
     return elapsedSince(had.started, this.#parts.clock) >= softAfterMs;
@@ -302,14 +335,23 @@ export class ClientProviderCredential implements CredentialProvider {
 }
 
 const RETRY_MS = 30_000;
+/** What was said of that refresh token already. */
+const REFUSED = {
+  outcome: {
+    kind: 'refused',
+    oauthError: 'invalid_grant',
+    problem: { code: 'ERR_CREDENTIAL_REJECTED', what: NO_TOKEN },
+  },
+  started: { atMs: 0, monotonicMs: 0 },
+} as const;
 
 function resourceOf(server: DiscoveredServer, target: URL): string {
   return server.resource ?? target.href;
 }
 
-/** What the SDK's own `finishAuth(code)` takes. */
+/** What the SDK's own `finishAuth(code)` takes; a code may end in `==`. */
 function isBareCode(callback: Callback): boolean {
-  return typeof callback === 'string' && !/[?&=]|:\/\//.test(callback);
+  return typeof callback === 'string' && !/:\/\/|^\?|(^|[?&])(code|error|state)=/.test(callback);
 }
 
 function fieldsOf(value: unknown): Fields | undefined {

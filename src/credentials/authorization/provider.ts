@@ -14,13 +14,7 @@ import { foreignOriginError } from '../credential.js';
 import { CredentialEvents } from '../credential-events.js';
 import { within } from '../deadline.js';
 import { abortedError, closedError } from '../problem.js';
-import type {
-  AcquireOptions,
-  Credential,
-  CredentialEvent,
-  CredentialProvider,
-  Rejection,
-} from '../provider.js';
+import type { AcquireOptions, Credential, CredentialEvent, Rejection } from '../provider.js';
 import type { Refresher } from '../refresher.js';
 import { coversScope, isScope, unionScope } from '../scopes.js';
 import { ANONYMOUS } from './anonymous.js';
@@ -32,27 +26,9 @@ import { Generations } from './generations.js';
 import { PENDING_MS } from './pending.js';
 import type { AuthorizationData } from './record.js';
 import { notGranted, StepUps } from './step-ups.js';
+import type { AuthorizationCodeProvider } from './user-credential.js';
 
-/** A user's credential, and the way to the user. */
-export interface AuthorizationCodeProvider extends CredentialProvider {
-  /**
-   * Begins an authorization: the address to send the user to. State and PKCE verifier are kept in the store for ten
-   * minutes. Throws `ERR_DISCOVERY`, `ERR_TOKEN_ENDPOINT`, `ERR_STORE_UNAVAILABLE`.
-   */
-  authorizationUrl(target: string | URL): Promise<URL>;
-  /**
-   * Takes the callback, once, in this process or another one with the same store and options: the whole URL that the
-   * browser was sent to. Throws a `TypeError` for what is no callback, `ERR_REAUTHORIZATION_REQUIRED` (refused,
-   * forged, too old or used before), and as `authorizationUrl` does. `target`: the MCP server, where the callback is
-   * known to be for it.
-   */
-  finishAuth(callback: Callback, target?: URL | undefined): Promise<void>;
-  /**
-   * Drops what is stored; which authorization server is pinned (`discover: 'once'`) stays. `target`: the MCP server, where
-   * this provider was not used for it yet. Throws `ERR_STORE_UNAVAILABLE`.
-   */
-  forget(target?: string | URL | undefined): Promise<void>;
-}
+export type { AuthorizationCodeProvider } from './user-credential.js';
 
 export interface AuthorizationCodeParts
   extends Omit<ConsentParts, 'closing' | 'finish' | 'failed' | 'moved'> {
@@ -85,8 +61,7 @@ export class AuthorizationProvider implements AuthorizationCodeProvider {
   #target: URL | undefined;
   #holder: Holder | undefined;
   #loading: Promise<void> | undefined;
-  #looking: Promise<void> | undefined;
-  #lookedFor = 0;
+  #looked: { readonly generation: number; readonly atMs: number; readonly work: Promise<void> } | undefined;
   #finishing: Promise<void> | undefined;
   #authorizedAtMs: number | undefined;
   #refusal: Rejection | undefined;
@@ -273,18 +248,19 @@ export class AuthorizationProvider implements AuthorizationCodeProvider {
     await this.#holder?.refresher.take(target, issued, started);
   }
 
-  /** A token was refused: whose word counts may have changed. Once per generation. */
+  /** A token was refused: whose word counts may have changed. Once per generation, and a minute. */
   async #look(target: URL, rejected: Rejection): Promise<void> {
     if (this.#holder === undefined || rejected.challenge === 'use_dpop_nonce') return;
-    if (this.#generations.inward(rejected) === undefined || rejected.generation <= this.#lookedFor) {
-      await this.#looking;
-      return;
+    if (this.#generations.inward(rejected) === undefined) return;
+    const { generation } = rejected;
+    const atMs = this.#clock.monotonic();
+    const before = this.#looked;
+    if (before === undefined || generation > before.generation || atMs - before.atMs > REST_MS) {
+      const work = this.#lookNow(target, rejected);
+      work.catch(() => {});
+      this.#looked = { generation, atMs, work };
     }
-    this.#lookedFor = rejected.generation;
-    this.#looking = this.#lookNow(target, rejected).finally(() => {
-      this.#looking = undefined;
-    });
-    await this.#looking;
+    await this.#looked?.work;
   }
 
   async #lookNow(target: URL, rejected: Rejection): Promise<void> {
@@ -345,16 +321,23 @@ export class AuthorizationProvider implements AuthorizationCodeProvider {
   async #isGranted(target: URL, wanted: string, rejected: Rejection, wait: AcquireOptions): Promise<boolean> {
     const holder = this.#holder;
     if (holder === undefined) return false;
+    // One that has died meanwhile says nothing about the scope: the user is asked for all of it.
+    const acquired = (refused?: Rejection) =>
+      holder.refresher.acquire(target, { ...wait, rejected: refused }).catch((error: unknown) => {
+        if (HostedMcpError.isInstance(error, 'ERR_REAUTHORIZATION_REQUIRED')) return undefined;
+        throw error;
+      });
     if (coversScope(holder.data.scope, wanted)) {
-      const now = this.#generations.outward(await holder.refresher.acquire(target, wait));
-      if (now.generation > rejected.generation) return true;
+      const now = await acquired();
+      if (now === undefined) return false;
+      if (this.#generations.outward(now).generation > rejected.generation) return true;
       throw notGranted(wanted);
     }
     const stored = await this.#parts.discovery.recordOf(target).read();
     if (stored?.clientId === undefined || !coversScope(stored.scope, wanted)) return false;
     if (await this.#isElsewhereNow(target)) return true;
     // The token of that consent lies in the store.
-    await holder.refresher.acquire(target, { ...wait, rejected: this.#generations.inward(rejected) });
+    if ((await acquired(this.#generations.inward(rejected))) === undefined) return false;
     if (this.#holder === holder) this.#holder = { ...holder, data: stored };
     return true;
   }

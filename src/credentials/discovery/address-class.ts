@@ -6,6 +6,8 @@
  */
 import net, { isIP, isIPv4 } from 'node:net';
 
+import { needsPart } from '../../runtime/needs-part.js';
+
 export type AddressClass =
   | 'public'
   | 'loopback'
@@ -87,6 +89,7 @@ export class AddressClasses {
 }
 
 function listOf(subnets: readonly string[]): net.BlockList {
+  needsPart('ERR_DISCOVERY', 'Finding an authorization server', 'node:net', net.BlockList);
   const list = new net.BlockList();
   for (const subnet of subnets) {
     const [network = '', bits] = subnet.split('/');

@@ -7,6 +7,7 @@
 import { execFile } from 'node:child_process';
 import type { Clock } from '../../clock.js';
 import { codeOf, HostedMcpError } from '../../errors.js';
+import { needsPart } from '../../runtime/needs-part.js';
 import { checkedToken, jwtTimes } from '../token-value.js';
 import type { Reading } from './source-provider.js';
 
@@ -24,6 +25,11 @@ export interface CommandLine {
   readonly env: Readonly<Record<string, string>>;
   readonly timeoutMs: number;
   readonly cacheMs: number | undefined;
+}
+
+/** Throws where no command can be run. */
+export function needsCommands(): void {
+  needsPart('ERR_CREDENTIAL_SOURCE', 'tokenFromCommand()', 'node:child_process', execFile);
 }
 
 export async function readTokenCommand(

@@ -7,6 +7,7 @@
 import { open } from 'node:fs/promises';
 import type { Clock } from '../../clock.js';
 import { HostedMcpError } from '../../errors.js';
+import { needsPart } from '../../runtime/needs-part.js';
 import { isTokenValue, jwtLifetimeMs, jwtTimes } from '../token-value.js';
 import type { Reading } from './source-provider.js';
 
@@ -20,6 +21,7 @@ export class TokenFile {
   #lastGood: string | undefined;
 
   constructor(path: string, clock: Clock) {
+    needsPart('ERR_CREDENTIAL_SOURCE', 'tokenFromFile()', 'node:fs/promises', open);
     this.#path = path;
     this.#clock = clock;
   }

@@ -7,6 +7,7 @@
  */
 import { createCipheriv, createDecipheriv, createHmac, randomBytes } from 'node:crypto';
 import { HostedMcpError } from '../../errors.js';
+import { needsPart } from '../../runtime/needs-part.js';
 import type { CredentialStore, StoredRecord } from '../provider.js';
 
 const VERSION = 'v1';
@@ -29,6 +30,7 @@ export function encryptedCredentialStore(
   store: CredentialStore,
   options: { keys: readonly (string | Uint8Array)[] },
 ): CredentialStore {
+  needsPart('ERR_STORE_UNAVAILABLE', 'encryptedCredentialStore()', 'node:crypto', createCipheriv);
   if (!Array.isArray(options.keys) || options.keys.length === 0) {
     throw new TypeError('keys must hold at least one key of 32 bytes');
   }

@@ -10,6 +10,7 @@ import { chmod, mkdir, open, readFile, rename, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { type Clock, sleep, systemClock } from '../../clock.js';
 import { codeOf, HostedMcpError } from '../../errors.js';
+import { needsPart } from '../../runtime/needs-part.js';
 import type { CredentialStore, StoredRecord } from '../provider.js';
 import { LockFiles } from './lock-file.js';
 
@@ -26,6 +27,7 @@ export function fileCredentialStore(
   options: { clock?: Clock | undefined } = {},
 ): CredentialStore {
   if (typeof dir !== 'string' || dir === '') throw new TypeError('dir must be the path of a folder');
+  needsPart('ERR_STORE_UNAVAILABLE', 'fileCredentialStore()', 'node:fs/promises', open);
   const clock = options.clock ?? systemClock();
   const locks = new LockFiles(options.clock);
   let prepared: Promise<void> | undefined;

@@ -283,6 +283,7 @@ const ROWS: readonly Row[] = [
   ['unreadable coding', 200, failure(true, 'encoding'), {}, failed('ERR_PROTOCOL', 'unknown')],
   ['too large a head', 0, failure(true, 'too-large'), {}, failed('ERR_MESSAGE_TOO_LARGE', 'unknown')],
   ['unusable request', 0, failure(false, 'invalid-request'), {}, failed('ERR_PROTOCOL', false)],
+  ['no way to make it', 0, failure(false, 'unsupported'), {}, failed('ERR_NOT_SENT', false)],
   // RFC 9110 section 15.4: 303 answers a request that was processed, and 302 is used so.
   ['307 elsewhere', 307, failure(true, 'redirect', { status: 307 }), {}, failed('ERR_REDIRECT', false)],
   ['308 elsewhere', 308, failure(true, 'redirect', { status: 308 }), {}, failed('ERR_REDIRECT', false)],

@@ -1,8 +1,7 @@
 import { getEventListeners } from 'node:events';
 import { beforeEach, describe, expect, it, vi } from 'vitest';
+import { askAfter, askBefore } from '../../../src/gates/ask.js';
 import {
-  askAfter,
-  askBefore,
   type BeforeVerdict,
   type CallFacts,
   checkGates,
@@ -12,8 +11,8 @@ import {
 import { HostedMcpError } from '../../../src/index.js';
 import { type ManualClock, manualClock } from '../../../src/testing/index.js';
 import { connect, failureOf, startServer } from '../../wire/support.js';
+import { askerOf, CALL, gate } from './support.js';
 
-const CALL: CallFacts = { method: 'tools/call', tool: 'pay', arguments: { amount: 1 } };
 const RESULT: ToolResult = { content: [{ type: 'text', text: 'paid' }] };
 const never = new Promise<never>(() => {});
 
@@ -25,9 +24,8 @@ beforeEach(() => {
   caller = new AbortController();
 });
 
-const onBefore = (...gates: Gate[]) => askBefore(gates, CALL, clock, caller.signal);
-const onAfter = (...gates: Gate[]) => askAfter(gates, CALL, RESULT, clock, caller.signal);
-const gate = (name: string, steps: Omit<Gate, 'name'>): Gate => ({ name, ...steps });
+const onBefore = async (...gates: Gate[]) => askBefore(gates, CALL, askerOf(clock, caller.signal));
+const onAfter = async (...gates: Gate[]) => askAfter(gates, CALL, RESULT, askerOf(clock, caller.signal));
 
 describe('askBefore', () => {
   it('nobody to ask: the caller’s own arguments', async () => {
@@ -146,14 +144,14 @@ describe('askBefore', () => {
   });
 
   it('leaves no timer and no listener behind, and tells how long each took', async () => {
-    const told: [string, number][] = [];
+    const asker = askerOf(clock, caller.signal);
     const slow = gate('slow', { before: () => clockSleep(clock, 250).then(() => 'allow' as const) });
-    const done = askBefore([slow], CALL, clock, caller.signal, (name, ms) => told.push([name, ms]));
+    const done = askBefore([slow], CALL, asker);
 
     await clock.advance(250);
     await done;
 
-    expect(told).toEqual([['slow', 250]]);
+    expect(asker.told).toEqual([['slow', 'before', 'allow', 250]]);
     expect(clock.pendingTimers).toBe(0);
     expect(getEventListeners(caller.signal, 'abort')).toEqual([]);
   });

@@ -156,7 +156,7 @@ describe('a failure before any byte', () => {
       const recorder = await run(client, post('http://127.0.0.1:1'));
       expect(recorder.failure).toMatchObject({
         ...before,
-        kind: 'network',
+        kind: 'unsupported',
         reason: expect.stringContaining('http.fetch'),
       });
     }
@@ -164,7 +164,11 @@ describe('a failure before any byte', () => {
       Promise.reject(Object.assign(new Error('missing'), { code: 'ERR_MODULE_NOT_FOUND' })),
     );
     const recorder = await run(missing, post('http://127.0.0.1:1'));
-    expect(recorder.failure).toMatchObject({ ...before, code: 'ERR_MODULE_NOT_FOUND' });
+    expect(recorder.failure).toMatchObject({
+      ...before,
+      kind: 'unsupported',
+      code: 'ERR_MODULE_NOT_FOUND',
+    });
     expect(recorder.failure?.reason).toContain('http.fetch');
   });
 });
