@@ -48,7 +48,7 @@ beforeAll(async () => {
   await run('npm', [...install, join(app, tarball.filename)], app);
 
   // Things the app brings itself; the package under test and its dependencies are really installed.
-  for (const name of ['@modelcontextprotocol/sdk', '@types/node', 'undici-types']) {
+  for (const name of ['@modelcontextprotocol/sdk', '@opentelemetry/api', '@types/node', 'undici-types']) {
     const link = join(app, 'node_modules', name);
     await mkdir(dirname(link), { recursive: true });
     if (!existsSync(link)) await symlink(join(root, 'node_modules', name), link, 'dir');
