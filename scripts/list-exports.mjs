@@ -83,7 +83,7 @@ function testFiles() {
     .filter(
       (file) =>
         file.isFile() &&
-        /\.(test|jest|type-test)\.[mc]?ts$|\.jest\.cjs$|(consumer|consumer-client|own-parts)\.ts$/.test(
+        /\.(test|jest|type-test)\.[mc]?ts$|\.jest\.cjs$|(consumer|consumer-client|control|own-parts)\.ts$/.test(
           file.name,
         ),
     )
