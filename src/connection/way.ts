@@ -233,7 +233,8 @@ export class MessageWay {
         if (verdict.executed === false) call.markRefused();
         // Without a challenge of its own it may be another's 401, passed on: our token is not to be spent for that.
         else if (await this.#parts.keeper.accepts(session, credential)) throw failureOf(verdict, call, facts);
-        const renewed = this.#acquire(call, rejectionOf(credential, facts));
+        const hadAnswered = session.answeredGeneration === credential.generation;
+        const renewed = this.#acquire(call, { ...rejectionOf(credential, facts), hadAnswered });
         const reason = renewalReason(verdict, credential, facts);
         if (retry.resendOn401 === 'never' || !verdict.challenged || !this.#mayGoAgain(call, reason)) {
           // The next call finds it renewed; this one cannot be sent again.
@@ -322,6 +323,7 @@ export class MessageWay {
     const error = isErrorResponse(message);
     session.errorsInRow = error && (facts.status ?? 0) >= 400 ? session.errorsInRow + 1 : 0;
     if (session.errorsInRow === 0) this.#parts.keeper.succeeded(session, credential);
+    if (!error) session.answeredGeneration = credential.generation;
     if (!error) this.#parts.setUp.note(call.message);
     return this.#parts.gates.answered(call, session, message);
   }

@@ -19,6 +19,8 @@ export interface Rejection {
   scope?: string | undefined;
   /** `resource_metadata` of the challenge (RFC 9728, 5.1), as the server wrote it. */
   resourceMetadata?: string | undefined;
+  /** The server answered a call under it before: it has been ended since. */
+  hadAnswered?: boolean | undefined;
   /** `DPoP-Nonce` of the answer (RFC 9449, 8). */
   dpopNonce?: string | undefined;
 }

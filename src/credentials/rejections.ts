@@ -2,8 +2,9 @@
  * What a server's refusals of a token lead to.
  *
  * Guarantees that a refused generation is renewed once for all who report it, that a refusal of an older
- * generation or of a proof that can be made better leads to nothing, and that a server which refuses the answer to its own refusal, too, costs one
- * token request a minute at most. Does no I/O and sets no timer.
+ * generation or of a proof that can be made better leads to nothing, and that a server which refuses the answer to its
+ * own refusal, too, costs one token request a minute at most; one that answered calls under it first has ended it, and
+ * may do so ten times a minute. Does no I/O and sets no timer.
  */
 import type { Clock } from '../clock.js';
 import type { HostedMcpError } from '../errors.js';
@@ -13,6 +14,9 @@ import { REFUSAL_LATCH_MS } from './options.js';
 import { problemError } from './problem.js';
 import type { AcquireOptions, Rejection } from './provider.js';
 
+/** In the time of one latch. A server that ends more tokens than that gives none worth asking for. */
+const MAX_ENDED_EARLY = 10;
+
 export class Rejections {
   readonly #clock: Clock;
   readonly #onLatch: (error: HostedMcpError) => void;
@@ -21,6 +25,7 @@ export class Rejections {
   /** The generation that was made for a refusal, and when. */
   #answer: { readonly generation: number; readonly atMs: number } | undefined;
   #latched: { readonly generation: number; readonly untilMs: number } | undefined;
+  #endedAtMs: number[] = [];
 
   constructor(clock: Clock, onLatch: (error: HostedMcpError) => void, dpop?: Dpop | undefined) {
     this.#clock = clock;
@@ -44,7 +49,8 @@ export class Rejections {
     const sinceMs = answer === undefined ? 0 : this.#clock.monotonic() - answer.atMs;
     // Half of a short life later it is more likely to have ended than to be wrong.
     const isAtOnce = sinceMs < Math.min(REFUSAL_LATCH_MS, token.lifetimeMs / 2);
-    if (answer?.generation === token.generation && isAtOnce) this.#latch(token.generation);
+    const isNoAnswer = answer?.generation === token.generation && isAtOnce;
+    if (isNoAnswer && !(rejected.hadAnswered === true && this.#mayEndEarly())) this.#latch(token.generation);
     else this.#refused = token.generation;
   }
 
@@ -85,6 +91,15 @@ export class Rejections {
     // Without a nonce there is none to use: then it is a refusal like any other.
     if (challenge === 'use_dpop_nonce') return dpopNonce !== undefined;
     return challenge === 'invalid_dpop_proof' && site.correctClock();
+  }
+
+  /** A token that served for a while and was then ended: by a revocation, a deploy, a test. */
+  #mayEndEarly(): boolean {
+    const nowMs = this.#clock.monotonic();
+    this.#endedAtMs = this.#endedAtMs.filter((atMs) => nowMs - atMs < REFUSAL_LATCH_MS);
+    if (this.#endedAtMs.length >= MAX_ENDED_EARLY) return false;
+    this.#endedAtMs.push(nowMs);
+    return true;
   }
 
   #latch(generation: number): void {

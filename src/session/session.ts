@@ -49,6 +49,8 @@ export class Session {
   readonly road: LegacyRoad | undefined;
   /** The generation last seen to be accepted with this session. */
   acceptedGeneration: number;
+  /** Of the credential under which a call was answered last. */
+  answeredGeneration: number | undefined;
   /** The credential last seen to be accepted; what a session bound to its token is spoken to with, to its end. */
   credential: Credential;
   /** Calls it has answered: a session lost before the first one was of no use. */
