@@ -61,7 +61,7 @@ const BRAND = Symbol.for('mcp-holdfast.HostedMcpError');
 /** What each code means in words for a person or a model, and what to do about it. */
 const ADVICE: Readonly<Record<HostedMcpErrorCode, string>> = Object.freeze({
   ERR_NOT_SENT: 'Try again later; if it persists, check the address and the network.',
-  ERR_SESSION_LOST: 'A new session is being opened.',
+  ERR_SESSION_LOST: 'The way to the server is being opened anew.',
   ERR_SESSION_UNSTABLE: 'The operator should look at session affinity or at a crash loop of the server.',
   ERR_OUTCOME_UNKNOWN: 'Look at the state of the system before repeating it.',
   ERR_TIMEOUT: 'Allow more time or ask for less.',
@@ -90,7 +90,9 @@ const ADVICE: Readonly<Record<HostedMcpErrorCode, string>> = Object.freeze({
 
 /** How agent frameworks recognise an error after which they run a call again; none may stand in our words. */
 const REPLAY_PHRASES =
-  /not connected|connection closed|connection refused|econnrefused|fetch failed|terminated|http 40[0134]/gi;
+  /not connected|connection closed|connection refused|econnrefused|fetch failed|terminated|server not initialized|http 40[0134]/gi;
+/** Mastra 0.14 does so for this word alone: it may stand only where the call did not run. */
+const REPLAY_WORD = /session/gi;
 
 /**
  * A failure of the way to a hosted server and back, or a refusal on that way. A server's own JSON-RPC
@@ -121,7 +123,12 @@ export class HostedMcpError extends Error {
 
   constructor(code: HostedMcpErrorCode, what: string, fields: HostedMcpErrorFields = {}) {
     const executed = fields.executed ?? false;
-    super(withoutReplayPhrases(`${sentence(what)} ${OUTCOME[String(executed) as keyof typeof OUTCOME]}`));
+    super(
+      withoutReplayPhrases(
+        `${sentence(what)} ${OUTCOME[String(executed) as keyof typeof OUTCOME]}`,
+        executed,
+      ),
+    );
     this.code = code;
     this.executed = executed;
     this.retryable = executed === false && (fields.retryable ?? false);
@@ -140,10 +147,8 @@ export class HostedMcpError extends Error {
   toToolResult(): { isError: true; content: [{ type: 'text'; text: string }] } {
     const wait =
       this.retryAfterMs === undefined ? '' : ` Wait at least ${Math.ceil(this.retryAfterMs / 1000)} s.`;
-    return {
-      isError: true,
-      content: [{ type: 'text', text: `${this.message} ${ADVICE[this.code]}${wait}` }],
-    };
+    const text = withoutReplayPhrases(`${this.message} ${ADVICE[this.code]}${wait}`, this.executed);
+    return { isError: true, content: [{ type: 'text', text }] };
   }
 
   /** Recognises errors of every copy of this library (ESM, CJS, another version) and, if codes are given, of those codes. */
@@ -222,8 +227,10 @@ function sentence(text: string): string {
 }
 
 /** Only an app's own words (a gate's reason) can bring such a phrase in; it is taken apart rather than passed on. */
-function withoutReplayPhrases(text: string): string {
-  return text.replace(REPLAY_PHRASES, (phrase) => `${phrase.slice(0, 1)}…${phrase.slice(-1)}`);
+function withoutReplayPhrases(text: string, executed: Executed): string {
+  const apart = (phrase: string) => `${phrase.slice(0, 1)}…${phrase.slice(-1)}`;
+  const without = text.replace(REPLAY_PHRASES, apart);
+  return executed === false ? without : without.replace(REPLAY_WORD, apart);
 }
 
 /** Of a foreign error: its name and code. Its message may quote addresses, headers or tokens. */

@@ -241,14 +241,14 @@ export class HostedTransport {
       this.onmessage?.(answer);
     } catch (error) {
       if (isProbe) markForNegotiation(error);
-      if (call?.takenBack !== true) this.#forget(message.id);
+      if (call?.takenBack !== true && 'onresumptiontoken' in options) this.#forget(message.id);
       throw this.#hasAuthProvider ? asUnauthorized(error, this.unauthorizedError) : error;
     }
   }
 
   /**
-   * v1's Client keeps a handler for ever when `send()` rejects; a late in-band error frees it. v2's Client
-   * has forgotten the id by then and would complain.
+   * v1's Client keeps a handler for ever when `send()` rejects; a late in-band error frees it. Others have forgotten
+   * the id by then: v2's Client would complain, AI SDK's throws. v1's is known by the options it sends with.
    */
   #forget(id: RequestId): void {
     if (this.#underV2) return;

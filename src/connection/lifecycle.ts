@@ -221,7 +221,7 @@ export class Lifecycle {
     session.phase = 'ended';
     session.road?.end();
     for (const call of this.#parts.ledger.sentOn(session)) {
-      call.fail(call.error('ERR_SESSION_LOST', 'The session ended before the answer arrived'));
+      call.fail(call.error('ERR_SESSION_LOST', 'The server forgot this client before the answer arrived'));
     }
     if (cause !== 'credential' || !retired) return;
     this.withdraw(session);

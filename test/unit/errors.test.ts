@@ -82,6 +82,22 @@ describe('the message', () => {
     );
   });
 
+  it('nor, where the call ran or may have run, the word by which Mastra 0.14 does', () => {
+    const text = fc.constantFrom('session', 'Sessions', 'SESSIOn', 'sessionsession').chain(anyCase);
+    fc.assert(
+      fc.property(code, fc.array(fc.oneof(text, hostileText)), executed, (which, parts, ran) => {
+        const error = new HostedMcpError(which, parts.join(' '), { executed: ran });
+        for (const said of [error.message, String(error), error.toToolResult().content[0].text]) {
+          expectNoPhrase(said);
+          if (ran !== false) expect(said.toLowerCase()).not.toContain('session');
+        }
+      }),
+      { numRuns: 500 },
+    );
+    // The field's own word stays where a repetition does no harm.
+    expect(new HostedMcpError('ERR_SESSION_LOST', 'The session is gone').message).toContain('session');
+  });
+
   const facts = fc.record<ExchangeFacts>(
     {
       method: fc.constant('tools/call'),

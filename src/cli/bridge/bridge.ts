@@ -180,9 +180,13 @@ export class Bridge implements HostInputSink {
   }
 }
 
-/** Of a call that failed, a model sees the message alone: what to do, and how long to wait, belong into it. */
+/**
+ * Of a call that failed, a model sees the message alone: what to do, and how long to wait, belong into it. Mastra 0.14
+ * launches us anew, and so ends whatever else is at work, where it reads the word session.
+ */
 function inWordsForModels(answer: JsonRpcError, error: unknown): JsonRpcError {
   if (!HostedMcpError.isInstance(error)) return answer;
   const [{ text }] = error.toToolResult().content;
-  return { ...answer, error: { ...answer.error, message: text } };
+  const said = text.replace(/\bsession\b/gi, 'link').replace(/session/gi, 's…n');
+  return { ...answer, error: { ...answer.error, message: said } };
 }
