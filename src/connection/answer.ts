@@ -53,6 +53,8 @@ type Mutable<T> = { -readonly [K in keyof T]: T[K] };
 
 /** Of an error page only the beginning is read; the rest is let through unread. */
 const TEXT_BYTES = 64 * 1024;
+/** Pieces below a quarter of it are joined to such ones. */
+const JOINED_BYTES = 16 * 1024;
 /** More than is kept, so that no secret is cut in two before it is found. */
 const REDACTED_LENGTH = 4 * LIMITS.classifyTextLength;
 
@@ -63,6 +65,9 @@ export class Answer implements ResponseSink {
   #mode: 'none' | 'json' | 'events' | 'text' = 'none';
   #reader: SseReader | undefined;
   #chunks: Uint8Array[] = [];
+  /** Small pieces that follow one another. */
+  #joined: Uint8Array | undefined;
+  #joinedLength = 0;
   #kept = 0;
   #bytes = 0;
   #sent = false;
@@ -130,7 +135,7 @@ export class Answer implements ResponseSink {
     if (this.#mode === 'text' && this.#kept >= TEXT_BYTES) return;
     this.#kept += chunk.length;
     if (this.#kept > this.#parts.maxBytes) this.#damaged('too-large');
-    else this.#chunks.push(chunk);
+    else this.#keep(chunk);
   }
 
   end(): void {
@@ -308,7 +313,28 @@ export class Answer implements ResponseSink {
     return redactor;
   }
 
+  /** From the second on, small pieces are joined: by themselves they would weigh a hundred times what is in them. */
+  #keep(chunk: Uint8Array): void {
+    const isSmall = chunk.length < JOINED_BYTES / 4 && this.#chunks.length > 0;
+    if (!isSmall || this.#joinedLength + chunk.length > JOINED_BYTES) this.#seal();
+    if (!isSmall) {
+      this.#chunks.push(chunk);
+      return;
+    }
+    this.#joined ??= new Uint8Array(JOINED_BYTES);
+    this.#joined.set(chunk, this.#joinedLength);
+    this.#joinedLength += chunk.length;
+  }
+
+  #seal(): void {
+    if (this.#joinedLength === 0) return;
+    this.#chunks.push((this.#joined as Uint8Array).slice(0, this.#joinedLength));
+    this.#joinedLength = 0;
+  }
+
   #text(): string {
+    this.#seal();
+    this.#joined = undefined;
     const [first] = this.#chunks;
     const bytes = this.#chunks.length === 1 && first !== undefined ? first : joined(this.#chunks);
     this.#chunks = [];

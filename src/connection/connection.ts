@@ -199,7 +199,7 @@ export class HostedConnection implements Connection {
       credential: this.#credential,
       classify: (facts, session, credential) => this.#way.classify(facts, session, credential),
       deliver: onMessage,
-      onPosted: (session) => this.#lifecycle.callEnded(session),
+      onPosted: () => this.#lifecycle.callEnded(),
     });
     const providerEvents = hearProvider(credentials, {
       emitter: this.#emitter,
@@ -376,7 +376,7 @@ export class HostedConnection implements Connection {
       this.#emitter.emit('call', doneFacts(call, clock.now() - durationMs, durationMs, error));
     }
     this.#gates.audit?.ended(call, error, durationMs);
-    this.#lifecycle.callEnded(call.session);
+    this.#lifecycle.callEnded();
   }
 
   #stands(session: Session): void {

@@ -103,10 +103,12 @@ export class Lifecycle {
     this.#drained(session, cause);
   }
 
-  /** A call has ended: perhaps it was the last one on a session that is leaving. */
-  callEnded(session: Session | undefined): void {
-    if (session !== undefined && this.#leaving.has(session))
-      this.#drained(session, session.phase === 'retired' ? 'credential' : 'server');
+  /** A call or a post has ended: perhaps it was the last one on a session that is leaving. */
+  callEnded(): void {
+    // Of all that are leaving: a call that went out once more is on another session now.
+    if (this.#leaving.size > 0)
+      for (const leaving of [...this.#leaving.keys()])
+        this.#drained(leaving, leaving.phase === 'retired' ? 'credential' : 'server');
     this.#armIdle();
   }
 

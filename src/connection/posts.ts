@@ -21,7 +21,7 @@ interface PostsParts {
   readonly credential: CredentialUse;
   classify(facts: StreamFacts, session: Session, credential: Credential): Verdict;
   deliver(message: JsonRpcMessage, session: Session): void;
-  onPosted(session: Session): void;
+  onPosted(): void;
 }
 
 export class Posts {
@@ -38,7 +38,7 @@ export class Posts {
       await this.#send(message, session);
     } finally {
       session.posts -= 1;
-      this.#parts.onPosted(session);
+      this.#parts.onPosted();
     }
   }
 
@@ -46,6 +46,12 @@ export class Posts {
     let rejected: ReturnType<typeof rejectionOf> | undefined;
     for (;;) {
       const credential = await this.#credentialOn(session, rejected);
+      // It ended meanwhile: only that a call is over may still be of use to it.
+      if (session.phase === 'ended' && !isCancellation(message)) {
+        throw new HostedMcpError('ERR_SESSION_LOST', 'The session ended before the message could leave', {
+          method: 'method' in message ? message.method : undefined,
+        });
+      }
       const facts = await this.#parts.wire.send(message, {
         session,
         credential,
@@ -86,4 +92,8 @@ export class Posts {
     }
     return session.credential;
   }
+}
+
+function isCancellation(message: JsonRpcMessage): boolean {
+  return 'method' in message && message.method === 'notifications/cancelled';
 }

@@ -173,7 +173,9 @@ export class MessageWay {
       toll: 'paid',
       onSent: () => {
         if (call.ended) throw call.signal.reason;
-        if (isHeldBackNow(call, payment, this.#parts)) {
+        // Lost while a socket was waited for: the call goes out on the next session.
+        const isLost = call.phase === 'queued' && session.phase === 'ended';
+        if (isLost || isHeldBackNow(call, payment, this.#parts)) {
           isHeldBack = true;
           throw HELD_BACK;
         }

@@ -298,10 +298,7 @@ export class TokenEndpoint {
       }
     }
     // Tokens that a broken answer brings are secrets of ours as well.
-    safe = safe.replace(
-      /((?:access|refresh|id)_token[\\"']*\s*[:=]\s*[\\"']*)[^"'\\&\s,}]+/gi,
-      '$1[redacted]',
-    );
+    safe = safe.replace(/(token[\\"']*\s*[:=]\s*[\\"']*)[^"'\\&\s,}]+/gi, '$1[redacted]');
     return cleanServerText(safe);
   }
 }
