@@ -5,13 +5,14 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { cpus } from 'node:os';
 import { fileURLToPath } from 'node:url';
 import { measureCpu } from './cpu.mjs';
+import { measureGates } from './gates.mjs';
 import { measureRateLimit } from './rate-limit.mjs';
 import { thousandCallers } from './thousand.mjs';
 
 const HELP = `npm run bench -- [--rounds N] [--calls N] [--json] [--no-write]
 
-Measures client CPU per call (ours, the SDK's stock transport, raw undici.request), 1,000 callers at a token's
-expiry, and import times. Writes bench/RESULTS.md unless --no-write.`;
+Measures client CPU per call (ours, the SDK's stock transport, raw undici.request), what gates and an audit add,
+1,000 callers at a token's expiry, and import times. Writes bench/RESULTS.md unless --no-write.`;
 
 const args = process.argv.slice(2);
 if (args.includes('--help')) {
@@ -38,6 +39,11 @@ const cpu = await measureCpu(port, {
   calls: number('--calls', 1_500),
   say: progress,
 });
+const gates = await measureGates(port, {
+  rounds: number('--rounds', 7),
+  calls: number('--calls', 1_500),
+  say: progress,
+});
 progress('what a rate limit adds');
 const rateLimit = await measureRateLimit(port);
 progress('1,000 callers at the expiry of their token');
@@ -53,7 +59,7 @@ server.stdin.end();
 
 const version = (name) =>
   JSON.parse(readFileSync(new URL(`../node_modules/${name}/package.json`, import.meta.url))).version;
-const report = { date: new Date().toISOString().slice(0, 10), cpu, rateLimit, thousand, imports };
+const report = { date: new Date().toISOString().slice(0, 10), cpu, gates, rateLimit, thousand, imports };
 const text = markdown(report);
 if (!args.includes('--no-write')) writeFileSync(new URL('RESULTS.md', import.meta.url), text);
 process.stdout.write(asJson ? `${JSON.stringify(report, null, 2)}\n` : text);
@@ -66,7 +72,14 @@ function importMs(name) {
   return Math.round(times.sort((a, b) => a - b)[2]);
 }
 
-function markdown({ date, cpu: rows, rateLimit: limits, thousand: figures, imports: times }) {
+function markdown({
+  date,
+  cpu: rows,
+  gates: gateRows,
+  rateLimit: limits,
+  thousand: figures,
+  imports: times,
+}) {
   const ratio = (a, b) => `${(a / b).toFixed(2)}x`;
   const us = (value) => `${Math.round(value)}`;
   const tenth = (value) => value.toFixed(1);
@@ -96,6 +109,19 @@ ${rows
   .join('\n')}
 
 The two transports run under the same SDK v1 Client; HostedClient is that Client with the caller's timer its own.
+
+## What an allow-list, a cap and an audit in a file add
+
+| answer, concurrent | without, µs | with allow-list and cap, µs | and with the audit, µs | all of them add |
+|---|---|---|---|---|
+${gateRows
+  .map(({ cell, none, gates: some, all, added }) => {
+    const share = `${(added * 100).toFixed(0)} %`;
+    return `| ${[cell, us(none), us(some), us(all), share].join(' | ')} |`;
+  })
+  .join('\n')}
+
+The last column is the median of the rounds' own ratios.
 
 ## What a rate limit of our own adds
 
