@@ -308,7 +308,7 @@ const LOST: readonly Row[] = [
   [
     'a head, and silence',
     { cut: 'silent body', body: without('refresh_token').body },
-    { is: 'lost', reason: 'timeout', status: 200 },
+    { is: 'lost', reason: 'timeout' },
   ],
 ];
 
