@@ -14,7 +14,6 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { type ConsentWorld, startConsentWorld } from './authorization-server.js';
 
 const PROGRAM = fileURLToPath(new URL('process.mjs', import.meta.url));
-const ENSURE_TOOLS = fileURLToPath(new URL('../../../scripts/ensure-tools.sh', import.meta.url));
 
 interface Said {
   listening?: boolean;
@@ -76,8 +75,6 @@ beforeAll(async () => {
   expect(existsSync(new URL('../../../dist/client.js', import.meta.url)), 'run `npm run build` first').toBe(
     true,
   );
-  const { status, stderr } = spawnSync('sh', [ENSURE_TOOLS, 'chromium'], { encoding: 'utf8' });
-  expect(status, stderr).toBe(0);
   folder = mkdtempSync(join(tmpdir(), 'holdfast-consent-'));
   world = await startConsentWorld();
   environment = {
@@ -87,7 +84,7 @@ beforeAll(async () => {
   };
   const executablePath = spawnSync('sh', ['-c', 'command -v chromium'], { encoding: 'utf8' }).stdout.trim();
   browser = await chromium.launch({ executablePath });
-}, 180_000);
+}, 60_000);
 
 afterAll(async () => {
   await Promise.all(started.map((each) => each.end()));
