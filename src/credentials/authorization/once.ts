@@ -34,16 +34,14 @@ import type { AuthorizationData } from './record.js';
 export class Pin {
   #source: Pick<MetadataSource, 'get'> | undefined;
   #data: AuthorizationData | undefined;
-  #challenged: string | undefined;
 
   get data(): AuthorizationData | undefined {
     return this.#data;
   }
 
-  set(data: AuthorizationData, source: Pick<MetadataSource, 'get'>, challenged: string | undefined): void {
+  set(data: AuthorizationData, source: Pick<MetadataSource, 'get'>): void {
     this.#data = data;
     this.#source = source;
-    this.#challenged = challenged;
   }
 
   async get(): Promise<ServerMetadata> {
@@ -57,9 +55,9 @@ export class Pin {
     return this.#data?.resource;
   }
 
-  /** MCP 2025-11-25, "Scope Selection Strategy": the challenge, else what the metadata list, else none. */
+  /** MCP 2025-11-25, "Scope Selection Strategy": the first challenge, else what the metadata list, else none. */
   get scope(): string | undefined {
-    if (this.#challenged !== undefined && isScope(this.#challenged)) return this.#challenged;
+    if (this.#data?.scope !== undefined) return this.#data.scope;
     const listed = (this.#data?.scopesSupported ?? []).join(' ');
     return isScope(listed) ? listed : undefined;
   }
@@ -144,10 +142,12 @@ export class DiscoverOnceProvider implements CredentialProvider {
     if (data === undefined) {
       if (rejected === undefined) return;
       const found = await discovery.server(target, rejected, undefined);
+      // Kept as well: a restart must not ask for all that the metadata list.
+      const scope = rejected.scope !== undefined && isScope(rejected.scope) ? rejected.scope : undefined;
       // Whoever was first decides for all.
-      data = await record.update((stored) => stored ?? { ...found, clients: {} });
+      data = await record.update((stored) => stored ?? { ...found, scope, clients: {} });
     }
-    if (data !== undefined) pin.set(data, discovery.metadataOf(data), rejected?.scope);
+    if (data !== undefined) pin.set(data, discovery.metadataOf(data));
   }
 
   /** A token was refused: perhaps because it is of another server than the one of now. Once per generation, and a minute. */

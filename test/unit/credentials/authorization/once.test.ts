@@ -200,3 +200,22 @@ describe('afterwards', () => {
     expect(other.requests).toEqual([]);
   });
 });
+
+describe('the scope of the first challenge', () => {
+  it('is what a restart or a replica asks for, too, not all that the metadata list', async () => {
+    const world = await startWorld();
+    const { as, mcp, clock } = world;
+    mcp.scopesSupported = ['read', 'write', 'admin'];
+    mcp.challengedScope = 'read';
+    const store = memoryCredentialStore({ clock });
+    const shared = { store, subject: 'machine' };
+    await machineOf(world, shared).acquire(mcp.url, mcp.refusal(0));
+    // The token itself is taken from the store as well, so that one is asked for only when the server refuses it.
+    const other = machineOf(world, shared);
+    const adopted = await other.acquire(mcp.url);
+    expect(as.counts.token).toBe(1);
+    await other.acquire(mcp.url, mcp.refusal(adopted.generation));
+    expect(as.counts.token).toBe(2);
+    expect([...as.tokens.values()].map(({ scope }) => scope)).toEqual(['read', 'read']);
+  });
+});
