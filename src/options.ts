@@ -49,7 +49,10 @@ export interface RetryOptions {
   maxAttempts?: number | undefined;
   /** Bound of every wait where the caller's own time is not known. 50,000. */
   maxElapsedMs?: number | undefined;
-  /** A request that a 401 challenge refused goes out once more after a refresh. 'once'. */
+  /**
+   * A request that a challenge refused goes out once more: after a refresh (401), or with a wider scope where the
+   * credential can have one (403 `insufficient_scope`). 'once'.
+   */
   resendOn401?: 'once' | 'never' | undefined;
   /** A request that a 429 refused goes out once more after the pause. 'auto'. */
   resendOn429?: 'auto' | 'never' | undefined;
@@ -61,8 +64,9 @@ export interface RetryOptions {
 export interface HostedOptions {
   /**
    * A bearer token, a function that gives one, or one of `bearerToken`, `headerCredential`, `tokenFromEnv`,
-   * `tokenFromFile`, `tokenFromCommand`, `clientCredentialsGrant`, `refreshTokenGrant`,
-   * `fromOAuthClientProvider`, or a provider of your own.
+   * `tokenFromFile`, `tokenFromCommand`, `authorizationCodeGrant`, `clientCredentialsGrant`, `refreshTokenGrant`,
+   * `tokenExchangeGrant`, `jwtBearerGrant`, `enterpriseManagedGrant`, `fromOAuthClientProvider`, or a provider of
+   * your own.
    */
   credentials?: CredentialProvider | TokenSource | undefined;
   /** Records what the server offers, compares it, and refuses calls to tools that are not as they were reviewed. */
