@@ -12,20 +12,26 @@ import { LISTEN } from './outgoing.js';
 import type { MessageWayParts } from './way-parts.js';
 
 export interface Payment {
+  /** Where the shared count has it. A process that stood still hears of it later. */
+  readonly countedAtMs: number;
+  /** When the call heard of it. */
   readonly madeAtMs: number;
   /** Somebody had to wait for it, and has not looked around since. */
   waited: boolean;
 }
 
 /** What is only asked for again pays by itself, each time. */
-export const NOTHING_DUE: Payment = { madeAtMs: Number.POSITIVE_INFINITY, waited: false };
+export const NOTHING_DUE: Payment = {
+  countedAtMs: Number.POSITIVE_INFINITY,
+  madeAtMs: Number.POSITIVE_INFINITY,
+  waited: false,
+};
 
 /** Thrown at the last moment before bytes, it leaves the socket unused. */
 export const HELD_BACK = Object.freeze(new Error('held back'));
 
-/** Of the time that a payment holds, so much may have passed before a request begins its way, and so much when it leaves. */
+/** Of the time that a payment holds, so much may have passed since it was heard of when a request begins its way. */
 const BEFORE_THE_WAY = 0.5;
-const AT_THE_LAST = 1;
 const MOST_HELD_BACK = 4;
 /** Less is the cost of asking. */
 const WAITED_MS = 1;
@@ -36,10 +42,11 @@ type Parts = Pick<MessageWayParts, 'limiter' | 'options'>;
 export async function pay(call: Call, { limiter, options }: Parts): Promise<Payment> {
   const urgency = call.method === LISTEN ? 'reopen' : isRead(call.method) ? 'read' : 'call';
   const startedAtMs = options.clock.monotonic();
+  let countedAtMs: number | undefined;
   try {
     if (call.ended) throw call.signal.reason;
     // A call makes its signal only where it has to wait.
-    await limiter.pay(urgency, { untilMs: call.deadlineMs, signal: () => call.signal });
+    countedAtMs = await limiter.pay(urgency, { untilMs: call.deadlineMs, signal: () => call.signal });
   } catch (error) {
     throw call.ended ? call.signal.reason : unpaidError(call, error);
   }
@@ -47,19 +54,23 @@ export async function pay(call: Call, { limiter, options }: Parts): Promise<Paym
   const waited = madeAtMs - startedAtMs >= WAITED_MS;
   if (waited) call.waits.rateMs += madeAtMs - startedAtMs;
   call.trace?.waited('rateMs', madeAtMs - startedAtMs);
-  return { madeAtMs, waited };
+  return { countedAtMs: countedAtMs ?? madeAtMs, madeAtMs, waited };
 }
 
-/** No pause has begun since, and the server will see it about when it was granted. */
-export function isGood({ madeAtMs }: Payment, { limiter, options }: Parts, share = BEFORE_THE_WAY): boolean {
+/** No pause has begun since, and it was heard of just now: worth beginning the way. */
+export function isGood({ madeAtMs }: Payment, { limiter, options }: Parts): boolean {
   const ageMs = options.clock.monotonic() - madeAtMs;
-  return limiter.pausedMs === 0 && ageMs <= limiter.goodForMs * share;
+  return limiter.pausedMs === 0 && ageMs <= limiter.goodForMs * BEFORE_THE_WAY;
 }
 
-/** Right before bytes leave: a connection had to be made meanwhile, or this process stood still. Counts on the call. */
-export function isHeldBackNow(call: Call, payment: Payment, parts: Parts): boolean {
+/**
+ * Right before bytes leave: a connection had to be made meanwhile, or this process stood still, and the server would
+ * see the request too long after it was counted. Counts on the call.
+ */
+export function isHeldBackNow(call: Call, { countedAtMs }: Payment, { limiter, options }: Parts): boolean {
   if (call.phase !== 'queued' || call.heldBack >= MOST_HELD_BACK) return false;
-  if (isGood(payment, parts, AT_THE_LAST)) return false;
+  const ageMs = options.clock.monotonic() - countedAtMs;
+  if (limiter.pausedMs === 0 && ageMs <= limiter.goodForMs) return false;
   call.heldBack += 1;
   return true;
 }

@@ -112,7 +112,7 @@ export class Wire {
   }
 
   /** Pays for one request ahead, by a sender whose own time must not run while it waits: then its way is 'paid'. */
-  pay(urgency: Urgency, options: PayOptions): Promise<void> | undefined {
+  pay(urgency: Urgency, options: PayOptions): Promise<unknown> | undefined {
     return this.#parts.toll.pay(urgency, options);
   }
 
@@ -151,7 +151,7 @@ export class Wire {
     return send();
   }
 
-  #pay({ toll, signal }: Route): Promise<void> | undefined {
+  #pay({ toll, signal }: Route): Promise<unknown> | undefined {
     return toll === 'paid'
       ? undefined
       : this.pay(toll?.urgency ?? 'recovery', { untilMs: toll?.untilMs, signal });

@@ -133,8 +133,11 @@ export class Bucket {
     this.#link.stop();
   }
 
-  /** Rejects with ERR_RATE_WAIT_EXCEEDED, ERR_STORE_UNAVAILABLE (`onStoreDown: 'closed'`) or the signal's reason. */
-  async acquire(request: AcquireRequest): Promise<void> {
+  /**
+   * Gives the instant of the token, on the monotonic clock: it may have passed. Rejects with ERR_RATE_WAIT_EXCEEDED,
+   * ERR_STORE_UNAVAILABLE (`onStoreDown: 'closed'`) or the signal's reason.
+   */
+  async acquire(request: AcquireRequest): Promise<number> {
     for (let late = 0; ; late += 1) {
       if (this.#line.length === 0 && this.pausedMs === 0) {
         const signal = this.#isRemote ? request.signal() : undefined;
@@ -142,13 +145,13 @@ export class Bucket {
         if ('grantedInMs' in answer) {
           const goAtMs = answer.givenAtMs + answer.grantedInMs;
           if (answer.grantedInMs > 0) await sleep(this.#clock, answer.grantedInMs, request.signal());
-          if (this.#isGood(goAtMs, late)) return;
+          if (this.#isGood(goAtMs, late)) return this.#instantOf(goAtMs);
           continue;
         }
         this.#askAgain(answer);
       }
-      await this.#wait(request);
-      if (this.pausedMs === 0) return;
+      const goAtMs = await this.#wait(request);
+      if (this.pausedMs === 0) return goAtMs;
     }
   }
 
@@ -164,7 +167,7 @@ export class Bucket {
     return left;
   }
 
-  async #wait({ urgency, untilMs, signal, onWait }: AcquireRequest): Promise<void> {
+  async #wait({ urgency, untilMs, signal, onWait }: AcquireRequest): Promise<number> {
     const waitMs = this.#leastWaitMs(this.#line.ahead(urgency));
     // An answer that the server waits for, or a cancel, cannot be asked for later.
     if (this.#line.length >= MAX_WAITING && urgency !== 'reply') throw waitExceeded(waitMs, 'line_full');
@@ -174,7 +177,7 @@ export class Bucket {
     onWait(waitMs);
     void this.#serve();
     try {
-      await waiter.promise;
+      return await waiter.promise;
     } finally {
       timer?.clear();
     }
@@ -221,7 +224,7 @@ export class Bucket {
       const isGood = this.#isGood(goAtMs, late);
       late = isGood ? 0 : late + 1;
       if (!isGood) continue;
-      await this.#line.hand();
+      await this.#line.hand(this.#instantOf(goAtMs));
       if (this.#gapMs > 0 && this.#line.length > 0) await this.#nap(this.#gapMs);
     }
     this.#isServing = false;
@@ -247,6 +250,12 @@ export class Bucket {
   #isGood(goAtMs: number, late: number): boolean {
     if (this.pausedMs > 0) return false;
     return late >= MOST_LATE || this.#clock.monotonic() - goAtMs <= this.goodForMs;
+  }
+
+  /** One that is taken late all the same is as good as new: else it would be given back again on its way. */
+  #instantOf(goAtMs: number): number {
+    const nowMs = this.#clock.monotonic();
+    return nowMs - goAtMs <= this.goodForMs ? Math.min(goAtMs, nowMs) : nowMs;
   }
 
   #askAgain(answer: Extract<LinkAnswer, { askAgainInMs: number }>): void {

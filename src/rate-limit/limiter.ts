@@ -67,8 +67,11 @@ export class Limiter implements Toll {
     return this.#bucket?.goodForMs ?? Number.POSITIVE_INFINITY;
   }
 
-  /** Undefined: it may leave now. Rejects with ERR_RATE_WAIT_EXCEEDED, ERR_STORE_UNAVAILABLE or the signal's reason. */
-  pay(urgency: Urgency, options: PayOptions = {}): Promise<void> | undefined {
+  /**
+   * Undefined: it may leave now. Gives the instant from which the payment counts, on the monotonic clock. Rejects with
+   * ERR_RATE_WAIT_EXCEEDED, ERR_STORE_UNAVAILABLE or the signal's reason.
+   */
+  pay(urgency: Urgency, options: PayOptions = {}): Promise<number> | undefined {
     if (this.#isClosed) return Promise.reject(closedError());
     const bucket = this.#bucket;
     if (bucket === undefined && this.pausedMs === 0) return undefined;
@@ -93,7 +96,7 @@ export class Limiter implements Toll {
     this.#bucket?.leave();
   }
 
-  async #wait(urgency: Urgency, options: PayOptions): Promise<void> {
+  async #wait(urgency: Urgency, options: PayOptions): Promise<number> {
     const { clock, tell } = this.#parts;
     const { maxWaitMs, key } = this.#options;
     const untilMs = Math.min(options.untilMs ?? Number.POSITIVE_INFINITY, clock.monotonic() + maxWaitMs);
@@ -115,22 +118,30 @@ export class Limiter implements Toll {
     };
     const onWait = (forMs: number) => tell('rate-wait', { key, forMs });
     try {
-      if (this.#bucket === undefined) await this.#waitOutPause(untilMs, signal(), onWait);
-      else await this.#bucket.acquire({ urgency, untilMs, signal, onWait });
+      const goAtMs =
+        this.#bucket === undefined
+          ? await this.#waitOutPause(untilMs, signal(), onWait)
+          : await this.#bucket.acquire({ urgency, untilMs, signal, onWait });
       if (this.#isClosed) throw closedError();
+      return goAtMs;
     } finally {
       outer?.removeEventListener('abort', onAbort);
       if (ending !== undefined) this.#waits.delete(ending);
     }
   }
 
-  async #waitOutPause(untilMs: number, signal: AbortSignal, onWait: (forMs: number) => void): Promise<void> {
+  async #waitOutPause(
+    untilMs: number,
+    signal: AbortSignal,
+    onWait: (forMs: number) => void,
+  ): Promise<number> {
     const { clock } = this.#parts;
     for (let left = this.pausedMs; left > 0; left = this.pausedMs) {
       if (clock.monotonic() + left > untilMs) throw waitExceeded(left, 'paused');
       onWait(left);
       await sleep(clock, left, signal);
     }
+    return clock.monotonic();
   }
 }
 

@@ -18,5 +18,5 @@ export interface Toll {
   /** Milliseconds for which the server wants no request at all. */
   readonly pausedMs: number;
   /** Undefined: it may leave now. Rejects with ERR_RATE_WAIT_EXCEEDED or the signal's reason. */
-  pay(urgency: Urgency, options?: PayOptions): Promise<void> | undefined;
+  pay(urgency: Urgency, options?: PayOptions): Promise<unknown> | undefined;
 }

@@ -26,14 +26,20 @@ export const RATE_PRIORITY = Object.freeze({
 export interface Waiter {
   /** When its wait ends, on the monotonic clock. */
   readonly untilMs: number;
-  /** Resolves with the token; rejects with what `leave` was given or the signal's reason. */
-  readonly promise: Promise<void>;
+  /** Resolves with the token's instant; rejects with what `leave` was given or the signal's reason. */
+  readonly promise: Promise<number>;
   leave(reason: unknown): void;
 }
 
 interface Place extends Waiter {
   readonly priority: number;
-  go(): void;
+  go(atMs: number): void;
+}
+
+/** A token on its way to whoever is best when it is there. */
+interface Token {
+  readonly atMs: number;
+  done(isTaken: boolean): void;
 }
 
 /** A job cannot be taken out of bottleneck: when most are dead, and it is more than a few, the line is made anew. */
@@ -48,7 +54,7 @@ export class WaitingLine {
   readonly #places: readonly Set<Place>[] = Object.values(RATE_PRIORITY).map(() => new Set());
   #length = 0;
   #turnstile: Turnstile | undefined;
-  #handing: ((taken: boolean) => void) | undefined;
+  #handing: Token | undefined;
   #watchdog: Timer | undefined;
 
   /** `onLeftEmpty`: the last waiter has given up. */
@@ -74,9 +80,9 @@ export class WaitingLine {
 
   join(urgency: Urgency, untilMs: number, signal?: AbortSignal | undefined): Waiter {
     const priority = RATE_PRIORITY[urgency];
-    let resolve!: () => void;
+    let resolve!: (atMs: number) => void;
     let reject!: (reason: unknown) => void;
-    const promise = new Promise<void>((onGo, onLeave) => {
+    const promise = new Promise<number>((onGo, onLeave) => {
       resolve = onGo;
       reject = onLeave;
     });
@@ -91,10 +97,10 @@ export class WaitingLine {
         reject(reason);
         if (this.#length === 0) this.#onLeftEmpty();
       },
-      go: () => {
+      go: (atMs) => {
         this.#remove(place);
         signal?.removeEventListener('abort', onAbort);
-        resolve();
+        resolve(atMs);
       },
     };
     this.#places[priority]?.add(place);
@@ -106,13 +112,13 @@ export class WaitingLine {
     return place;
   }
 
-  /** Gives one token to the best waiter. False: there is none any more. One at a time. */
-  async hand(): Promise<boolean> {
+  /** Gives one token, of that instant, to the best waiter. False: there is none any more. One at a time. */
+  async hand(atMs: number): Promise<boolean> {
     const turnstile = this.#turnstile;
     if (turnstile === undefined) return false;
     const held = this.#clock.track?.();
-    const handed = new Promise<boolean>((resolve) => {
-      this.#handing = resolve;
+    const handed = new Promise<boolean>((done) => {
+      this.#handing = { atMs, done };
     });
     void turnstile.turn();
     const watch = () => {
@@ -139,8 +145,10 @@ export class WaitingLine {
       // last of it stands in the queue, somebody better may be outside.
       const isBest = turnstile.isComplete && this.#places[place.priority]?.has(place) === true;
       const next = isBest ? place : this.#best();
-      this.#handing?.(next !== undefined);
-      next?.go();
+      const token = this.#handing;
+      if (token === undefined) return;
+      token.done(next !== undefined);
+      next?.go(token.atMs);
     });
   }
 
@@ -165,7 +173,7 @@ export class WaitingLine {
     if (this.#length === 0) {
       turnstile.abandon();
       this.#turnstile = undefined;
-      this.#handing?.(false);
+      this.#handing?.done(false);
       return;
     }
     const dead = turnstile.jobs - this.#length;

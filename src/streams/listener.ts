@@ -23,7 +23,7 @@ export interface ListenerParts {
   readonly wire: Wire;
   readonly reopenMaxDelayMs: number;
   /** Before each request; undefined: it may leave now. */
-  pay?(signal: AbortSignal): Promise<void> | undefined;
+  pay?(signal: AbortSignal): Promise<unknown> | undefined;
   credential(rejected?: Rejection): Promise<Credential>;
   onMessage(message: JsonRpcMessage, session: Session): void;
   /** Some servers give the answer of a call that was cut off to whichever stream comes next. */

@@ -34,7 +34,7 @@ export interface ResumeParts {
   /** No attempt begins after it, on the monotonic clock. `openMs`: when a stream was last open. */
   untilMs(openMs: number): number;
   /** Before each request; undefined: it may leave now. */
-  pay?(signal: AbortSignal): Promise<void> | undefined;
+  pay?(signal: AbortSignal): Promise<unknown> | undefined;
   credential(rejected?: Rejection): Promise<Credential>;
   onMessage(message: JsonRpcMessage): void;
   onEventId?: ((id: string) => void) | undefined;

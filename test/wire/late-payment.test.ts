@@ -18,14 +18,17 @@ function slow({ clock }: Scene, delays: number[]) {
   };
 }
 
-async function start(delays: number[]) {
+/** `answersAfterMs`: the store has counted a token so long before it is heard of. */
+async function start(delays: number[], answersAfterMs: number[] = []) {
   const scene = await startServer({ tokenLifetimeMs: 3_600_000 });
   const store = memoryRateLimitStore({ clock: scene.clock });
-  let granted = 0;
+  let granted = Number.NEGATIVE_INFINITY;
   const counting = {
     pause: store.pause.bind(store),
     async take(...asked: Parameters<typeof store.take>) {
       const taken = await store.take(...asked);
+      const afterMs = granted < 0 ? 0 : (answersAfterMs.shift() ?? 0);
+      if (afterMs > 0) await new Promise<void>((resolve) => scene.clock.setTimeout(resolve, afterMs));
       if ('grantedInMs' in taken) granted += 1;
       return taken;
     },
@@ -53,6 +56,35 @@ describe('a payment that has become too old before the request leaves', () => {
     await scene.clock.advance(1_000);
     await call;
     expect(granted()).toBe(1);
+  });
+
+  it('counts from when the store counted it: heard of late and sent late is too late, each alone is not', async () => {
+    const { scene, client, granted } = await start([700], [700]);
+    const call = echo(client, 'a');
+    await scene.clock.advance(3_000);
+    await call;
+    expect(granted()).toBe(2);
+    expect(scene.server.counts.executionsById).toEqual({ a: 1 });
+  });
+
+  it.each([
+    ['heard of late', [], [700]],
+    ['sent late', [700], []],
+  ])('is used where it is %s alone', async (_, delays, answersAfterMs) => {
+    const { scene, client, granted } = await start(delays, answersAfterMs);
+    const call = echo(client, 'a');
+    await scene.clock.advance(3_000);
+    await call;
+    expect(granted()).toBe(1);
+  });
+
+  it('where the store always answers late, the call goes all the same', async () => {
+    const { scene, client, granted } = await start(Array(5).fill(700), Array(5).fill(1_100));
+    const call = echo(client, 'a');
+    await scene.clock.advance(20_000);
+    await call;
+    expect(granted()).toBe(5);
+    expect(scene.server.counts.executionsById).toEqual({ a: 1 });
   });
 
   it('where it is always so, the call goes all the same', async () => {

@@ -419,6 +419,21 @@ describe('grants that come late', () => {
     expect(store.takes).toHaveLength(2);
   });
 
+  it.each(['at once', 'in the line'])('a payment gives the instant of its token: one had %s', async (how) => {
+    const { clock, store, bucket } = scene();
+    if (how === 'in the line') store.script.push({ askAgainInMs: 1_000 });
+    store.script.push({ grantedInMs: 200 });
+    const signal = new AbortController().signal;
+    const paid = bucket.acquire({
+      urgency: 'call',
+      untilMs: 60_000,
+      signal: () => signal,
+      onWait: () => {},
+    });
+    await clock.advance(5_000);
+    expect(await paid).toBe(how === 'in the line' ? 1_200 : 200);
+  });
+
   it('a store that always says "at once" does not stop the process', async () => {
     const { clock, store, seen, acquire } = scene();
     store.script.push(...Array.from({ length: 50 }, () => ({ askAgainInMs: 0 })));

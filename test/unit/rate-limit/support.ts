@@ -22,7 +22,7 @@ export interface Outcome {
 /** Notes when each promise settles, in order. */
 export function settlements(clock: ManualClock) {
   const outcomes: Outcome[] = [];
-  const watch = (name: string, promise: Promise<void> | undefined) => {
+  const watch = (name: string, promise: Promise<unknown> | undefined) => {
     if (promise === undefined) outcomes.push({ name, atMs: clock.monotonic() });
     else
       promise.then(

@@ -41,7 +41,7 @@ describe('what is left in bottleneck of those who gave up', () => {
     // A bottleneck that was given up lets go of its jobs one after the other.
     await vi.waitUntil(() => held() <= 5 + 16);
     expect(made.length).toBeGreaterThan(5);
-    while (await line.hand());
+    while (await line.hand(0));
     await Promise.all(living.map(({ promise }) => promise));
     await vi.waitUntil(() => held() === 0);
   });

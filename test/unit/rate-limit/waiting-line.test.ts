@@ -26,10 +26,10 @@ describe('WaitingLine', () => {
     const { line, join, seen } = scene();
     for (const name of ['a', 'b', 'c']) join(name);
     expect(line.length).toBe(3);
-    expect([await line.hand(), await line.hand(), await line.hand()]).toEqual([true, true, true]);
+    expect([await line.hand(0), await line.hand(0), await line.hand(0)]).toEqual([true, true, true]);
     expect(seen.went).toEqual(['a@0', 'b@0', 'c@0']);
     expect(line.length).toBe(0);
-    expect(await line.hand()).toBe(false);
+    expect(await line.hand(0)).toBe(false);
   });
 
   it('lets the urgent go first, whenever they came', async () => {
@@ -39,12 +39,12 @@ describe('WaitingLine', () => {
     join('call 2');
     join('reopen', 'reopen');
     join('reply', 'reply');
-    await line.hand();
+    await line.hand(0);
     join('recovery 1', 'recovery');
     join('recovery 2', 'recovery');
     expect(line.ahead('recovery')).toBe(2);
     expect(line.ahead('call')).toBe(6);
-    while (await line.hand());
+    while (await line.hand(0));
     expect(seen.went.map((each) => each.split('@')[0])).toEqual([
       'reply',
       'recovery 1',
@@ -75,7 +75,7 @@ describe('WaitingLine', () => {
     controller.abort('gone');
     expect(line.length).toBe(1);
     expect(removed).toHaveBeenCalledTimes(1);
-    await line.hand();
+    await line.hand(0);
     expect(seen.outcomes).toEqual([
       { name: 'a', atMs: 0, error: 'gone' },
       { name: 'b', atMs: 0 },
@@ -96,18 +96,18 @@ describe('WaitingLine', () => {
     const a = join('a');
     join('b');
     await clock.settle();
-    const handed = line.hand();
+    const handed = line.hand(0);
     a.leave('gone');
     expect(await handed).toBe(true);
     expect(seen.went).toEqual(['b@0']);
 
     const c = join('c');
     await clock.settle();
-    const left = line.hand();
+    const left = line.hand(0);
     c.leave('gone');
     expect(await left).toBe(false);
     const d = join('d');
-    expect(await line.hand()).toBe(true);
+    expect(await line.hand(0)).toBe(true);
     await d.promise;
     expect(clock.pendingTimers).toBe(0);
   });
@@ -123,7 +123,7 @@ describe('WaitingLine', () => {
     await clock.settle();
     for (const waiter of gone) waiter.leave('gone');
     expect(line.length).toBe(16);
-    while (await line.hand());
+    while (await line.hand(0));
     expect(seen.went.map((each) => each.split('@')[0])).toEqual([
       ...[0, 3, 6, 9].map((n) => `recovery ${n}`),
       ...Array.from({ length: 12 }, (_, n) => `call ${n}`),
@@ -134,8 +134,8 @@ describe('WaitingLine', () => {
     const { line, join, seen } = scene();
     for (let n = 0; n < 300; n++) join(`call ${n}`);
     join('recovery', 'recovery');
-    await line.hand();
-    await line.hand();
+    await line.hand(0);
+    await line.hand(0);
     expect(seen.went).toEqual(['recovery@0', 'call 0@0']);
   });
 
@@ -143,10 +143,10 @@ describe('WaitingLine', () => {
     const { clock, line, join, seen } = scene();
     join('a');
     join('b');
-    await line.hand();
+    await line.hand(0);
     const now = vi.spyOn(Date, 'now').mockReturnValue(Date.now() - 3_600_000);
     try {
-      const handed = line.hand();
+      const handed = line.hand(0);
       await clock.advance(1_000);
       expect(await handed).toBe(true);
     } finally {
