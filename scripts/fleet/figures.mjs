@@ -39,15 +39,17 @@ export function lateMs({ atMs, grantedAtMs }) {
 }
 
 /**
- * When requests were at the server, less what this machine itself held them up for beyond the pad: that a process
- * was not run for half a second is no request of the library's at the wrong time. `countStalls`: also before the
- * library let a request go.
+ * When requests were at the server, less what this machine itself held them up for: that a process was not run for
+ * half a second is no request of the library's at the wrong time. One that was let go and then came later than the pad
+ * counts from when it was let go: nothing in its process could look again in between. `countStalls`: also what was
+ * beyond the pad before the library let a request go.
  */
 export function timesWithinPad(requests, intervalMs, { countStalls = true } = {}) {
   const pad = padMs(intervalMs);
   return requests.map((request) => {
-    const heldUpMs = lateMs(request) + (countStalls ? request.stalledMs : 0);
-    return request.atMs - Math.max(0, heldUpMs - pad);
+    const afterMs = lateMs(request);
+    if (afterMs > pad) return request.grantedAtMs;
+    return request.atMs - Math.max(0, afterMs + (countStalls ? request.stalledMs : 0) - pad);
   });
 }
 
