@@ -9,6 +9,9 @@ import type { Disposer } from './disposer.js';
 
 export interface Timer {
   clear(): void;
+  /** Whether it keeps the process alive, where there is such a thing: it can be said again and again. */
+  ref?(): void;
+  unref?(): void;
 }
 
 /** Where the library reads time and sets timers. `manualClock()` of `mcp-holdfast/testing` is one. */
@@ -37,9 +40,26 @@ export function systemClock(): Clock {
     setTimeout(fn, ms, options) {
       const handle = setTimeout(fn, Math.min(Math.max(ms, 0), MAX_TIMER_MS));
       if (options?.background === true) handle.unref?.();
-      return { clear: () => clearTimeout(handle) };
+      return new SystemTimer(handle);
     },
   };
+}
+
+class SystemTimer implements Timer {
+  readonly #handle: ReturnType<typeof setTimeout>;
+
+  constructor(handle: ReturnType<typeof setTimeout>) {
+    this.#handle = handle;
+  }
+  clear(): void {
+    clearTimeout(this.#handle);
+  }
+  ref(): void {
+    this.#handle.ref?.();
+  }
+  unref(): void {
+    this.#handle.unref?.();
+  }
 }
 
 /** When all that is due now has run. */

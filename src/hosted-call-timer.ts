@@ -17,7 +17,7 @@ export interface CallState {
 }
 
 /** The SDK's own default. */
-const REQUEST_TIMEOUT_MS = 60_000;
+export const REQUEST_TIMEOUT_MS = 60_000;
 /** The SDK's timer is set so far away that ours always comes first. */
 const NEVER_MS = 2 ** 31 - 1;
 

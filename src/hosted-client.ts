@@ -29,6 +29,7 @@ import type { Connection, ContractSnapshot, SnapshotOptions } from './connection
 import { type AsyncDisposer, makeAsyncDisposable } from './disposer.js';
 import { HostedMcpError } from './errors.js';
 import { type CallState, underTimer } from './hosted-call-timer.js';
+import { DirectRequests } from './hosted-client-direct.js';
 import { closedError, isTransport, listError } from './hosted-client-errors.js';
 import { type HostedClientOptions, splitOptions, wantsQuestions } from './hosted-client-options.js';
 import { makeTurn, type Turn, type TurnOptions } from './hosted-client-turn.js';
@@ -59,6 +60,8 @@ export class HostedClient extends Client {
   readonly #clock: Clock;
   readonly #lazy: boolean;
   #engine: HostedConnection | undefined;
+  /** Undefined where the SDK's own rules were asked for. */
+  readonly #direct: DirectRequests | undefined;
   #given: HostedTransport | undefined;
   #connecting: Promise<void> | undefined;
   #connected = false;
@@ -77,6 +80,8 @@ export class HostedClient extends Client {
     });
     this.#engine = engineOf(options, url, hosted);
     this.#clock = hosted.clock ?? systemClock();
+    const isStrict = client.enforceStrictCapabilities === true;
+    this.#direct = this.#engine && !isStrict ? new DirectRequests(this.#engine, this.#clock) : undefined;
     this.#lazy = hosted.lazyConnect === true;
     this.#wantsListening = wantsQuestions(client.capabilities);
     this.#updateListening();
@@ -315,6 +320,14 @@ export class HostedClient extends Client {
     options: RequestOptions = {},
     state?: CallState,
   ): Promise<unknown> {
+    // A transport that the app gave has a say in what becomes of an error.
+    if (
+      this.#direct !== undefined &&
+      this.#connected &&
+      this.#given === undefined &&
+      DirectRequests.suits(options)
+    )
+      return this.#direct.send(request, schema, options, state);
     return underTimer({
       clock: this.#clock,
       method: request.method as string,

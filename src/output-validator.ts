@@ -26,7 +26,8 @@ export function guardedValidator(
   given: jsonSchemaValidator | undefined,
   report: (error: Error) => void,
 ): jsonSchemaValidator {
-  const inner = given ?? new AjvJsonSchemaValidator();
+  // A client that never lists its tools needs none, and one weighs as much as the rest of the client.
+  let inner = given;
   return {
     getValidator<T>(schema: JsonSchemaType): JsonSchemaValidator<T> {
       const unchecked: JsonSchemaValidator<T> = (input) => ({
@@ -45,6 +46,7 @@ export function guardedValidator(
       }
       let validate: JsonSchemaValidator<T>;
       try {
+        inner ??= new AjvJsonSchemaValidator();
         validate = inner.getValidator<T>(schema);
       } catch {
         report(new Error('The output schema of a tool cannot be used; its results are not checked.'));

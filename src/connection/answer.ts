@@ -22,10 +22,10 @@ import { LIMITS } from '../limits.js';
 import { retryAfterOf } from '../rate-limit/retry-after.js';
 import type { Redactor } from '../redactor.js';
 import { joined, utf8Text } from '../runtime/bytes.js';
-import type { Cut } from '../streams/idle-limits.js';
 import { isResumableId, type SseEvent, SseReader } from '../streams/sse-reader.js';
 import { type Challenge, parseChallenges } from './challenge.js';
 import type { Route, StreamFacts, StreamRoute } from './route.js';
+import type { UnderWay } from './under-way.js';
 
 interface AnswerParts {
   readonly method: string;
@@ -40,13 +40,7 @@ interface AnswerParts {
   readonly cookie: string | undefined;
   readonly proof: string | undefined;
   readonly cookies: CookieJar | undefined;
-  settled(facts: StreamFacts, stillOpen: boolean): void;
-  ended(status: number | undefined, sent: boolean, bytes: number): void;
-  /** The way was cut: nobody here asked for the end. */
-  cut(cut: Cut): void;
-  /** The head has arrived. */
-  heard(head: ResponseHead): void;
-  abort(): void;
+  readonly owner: Pick<UnderWay, 'settled' | 'ended' | 'cut' | 'heard' | 'abort'>;
 }
 
 type Mutable<T> = { -readonly [K in keyof T]: T[K] };
@@ -93,7 +87,7 @@ export class Answer implements ResponseSink {
 
   head(head: ResponseHead): void {
     this.#head = head;
-    this.#parts.heard(head);
+    this.#parts.owner.heard(head);
     const { credential } = this.#parts.way;
     if (credential.answered !== undefined) {
       const dpopNonce = header(head, 'dpop-nonce');
@@ -145,7 +139,7 @@ export class Answer implements ResponseSink {
         this.#streamEnded({ sent: true, phase: 'body', kind: 'network', code: 'EOF' });
       else this.#whole();
     }
-    this.#parts.ended(this.#head?.status, true, this.#bytes);
+    this.#parts.owner.ended(this.#head?.status, true, this.#bytes);
   }
 
   fail(failure: ExchangeFailure): void {
@@ -154,7 +148,7 @@ export class Answer implements ResponseSink {
       if (this.#mode === 'events') this.#streamEnded(failure);
       else this.#settle({ failure });
     }
-    this.#parts.ended(this.#head?.status ?? failure.status, failure.sent, this.#bytes);
+    this.#parts.owner.ended(this.#head?.status ?? failure.status, failure.sent, this.#bytes);
   }
 
   /** A stream that ended before its answer, a listen stream's end, or a gateway's page after a long wait. */
@@ -165,7 +159,7 @@ export class Answer implements ResponseSink {
     const status = this.#head?.status ?? 0;
     if (!isStream && (status < 502 || status > 504)) return;
     const nowMs = this.#parts.clock.monotonic();
-    this.#parts.cut({
+    this.#parts.owner.cut({
       idleMs: nowMs - this.#lastByteMs,
       ageMs: nowMs - this.#sentAtMs,
       survivedMs: this.#survivedMs,
@@ -258,7 +252,7 @@ export class Answer implements ResponseSink {
 
   #damaged(damage: 'malformed' | 'too-large'): void {
     if (!this.#settled) this.#settle({ damage });
-    this.#parts.abort();
+    this.#parts.owner.abort();
   }
 
   #settle(part: Partial<StreamFacts>): void {
@@ -296,7 +290,7 @@ export class Answer implements ResponseSink {
     if (facts.message !== undefined) facts.message = fitToShow(facts.message, method, () => this.#redactor());
     if (facts.text !== undefined)
       facts.text = this.#redactor().text(facts.text).slice(0, LIMITS.classifyTextLength);
-    this.#parts.settled(facts, this.#mode === 'events' && part.failure === undefined);
+    this.#parts.owner.settled(facts, this.#mode === 'events' && part.failure === undefined);
   }
 
   /** With what only this exchange knows: its proof, the new session's id, and cookies, which some balancers change each time. */

@@ -84,15 +84,14 @@ export class HostedConnection implements Connection {
         const { session } = this.#keeper;
         if (session?.revealId() === id) this.#keeper.lost(session, reason, false, how);
       }) ?? createHttpClient(http, clock);
-    const limiter = new Limiter(options.rateLimit, {
+    this.#limiter = new Limiter(options.rateLimit, {
       clock,
       tell: (event, payload) => this.#emitter.emit(event, payload as never),
     });
-    this.#limiter = limiter;
     const serverLimits = new ServerLimits({
       clock,
       respects: options.rateLimit.respectServer,
-      pause: (forMs) => limiter.pause(forMs),
+      pause: (forMs) => this.#limiter.pause(forMs),
     });
     this.#credential = new CredentialUse(credentials, url);
     this.#wire = new Wire({
@@ -103,9 +102,10 @@ export class HostedConnection implements Connection {
       headers: http.headers,
       maxMessageBytes: http.maxMessageBytes,
       affinityCookies: http.affinityCookies,
-      toll: limiter,
+      toll: this.#limiter,
       onHead: (head) => serverLimits.heard(head),
       onExchange: (done) => this.#emitter.emit('exchange', done),
+      wantsExchanges: () => this.#emitter.wants('exchange'),
       onCut: (cut) => this.#idle.cut(cut),
     });
     this.#idle = new IdleLearning({
@@ -132,7 +132,7 @@ export class HostedConnection implements Connection {
       ledger: this.#ledger,
       emitter: this.#emitter,
       serverRequests: this.#serverRequests,
-      toll: limiter,
+      toll: this.#limiter,
       keeper: () => this.#keeper,
       classify: (facts, session, credential) => this.#way.classify(facts, session, credential),
       tell: (message) => this.#face?.onMessage(message),
@@ -184,7 +184,7 @@ export class HostedConnection implements Connection {
       credential: this.#credential,
       keeper: this.#keeper,
       wire: this.#wire,
-      limiter,
+      limiter: this.#limiter,
       serverLimits,
       setUp: this.#setUp,
       gates: this.#gates,
@@ -205,7 +205,7 @@ export class HostedConnection implements Connection {
       emitter: this.#emitter,
       keeper: this.#keeper,
       credential: this.#credential,
-      limiter,
+      limiter: this.#limiter,
     });
     this.#ending = new Ending({
       clock,
@@ -219,7 +219,7 @@ export class HostedConnection implements Connection {
       audit: this.#gates.audit,
       others: [
         { close: () => providerEvents?.dispose() },
-        limiter,
+        this.#limiter,
         { close: () => this.#contract.watch?.close() },
         this.#emitter,
       ],

@@ -4,12 +4,17 @@
  * Guarantees that a source which is new at every use is recognised, so that it does not cost a probe a
  * call. Never holds a secret.
  */
-import type { AcquireOptions, Credential, CredentialProvider } from '../credentials/provider.js';
+import {
+  type AcquireOptions,
+  AT_HAND,
+  type Credential,
+  type ProviderAtHand,
+} from '../credentials/provider.js';
 
 const NEW_AT_EACH_USE = 2;
 
 export class CredentialUse {
-  readonly #provider: CredentialProvider;
+  readonly #provider: ProviderAtHand;
   readonly #target: URL;
   #asked = 0;
   #answered = 0;
@@ -19,7 +24,7 @@ export class CredentialUse {
   /** The generation seen last. */
   generation = 0;
 
-  constructor(provider: CredentialProvider, target: URL) {
+  constructor(provider: ProviderAtHand, target: URL) {
     this.#provider = provider;
     this.#target = target;
   }
@@ -29,10 +34,21 @@ export class CredentialUse {
     return this.#freshInRow >= NEW_AT_EACH_USE;
   }
 
+  /** Undefined where it has to be waited for: by `acquire`. */
+  atHand(): Credential | undefined {
+    const credential = this.#provider[AT_HAND]?.(this.#target);
+    if (credential === undefined) return undefined;
+    this.#asked += 1;
+    return this.#given(credential, this.#asked);
+  }
+
   async acquire(options?: AcquireOptions): Promise<Credential> {
     this.#asked += 1;
     const order = this.#asked;
-    const credential = await this.#provider.acquire(this.#target, options);
+    return this.#given(await this.#provider.acquire(this.#target, options), order);
+  }
+
+  #given(credential: Credential, order: number): Credential {
     // One that was asked for earlier and is older only arrives late.
     if (credential.generation < this.generation && order < this.#answered) return credential;
     this.#answered = Math.max(order, this.#answered);

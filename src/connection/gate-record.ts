@@ -61,7 +61,7 @@ export class GateRecord implements Asker {
   }
 
   hold(): () => void {
-    return this.#call.options.hold?.() ?? (() => {});
+    return this.#call.hold();
   }
 
   report(chain: CallChain): void {

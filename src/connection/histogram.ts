@@ -38,10 +38,16 @@ const LOG_FLOOR = Math.log(FLOOR_MS);
 const BUCKETS = Math.ceil((Math.log(CEILING_MS) - LOG_FLOOR) * PER_LOG) + 1;
 
 export class LatencyHistogram implements Histogram {
-  readonly #counts = new Float64Array(BUCKETS);
+  /** Made with the first value: most histograms of a session that rests have none. */
+  #buckets: Float64Array | undefined;
   #count = 0;
   #minMs = Number.POSITIVE_INFINITY;
   #maxMs = 0;
+
+  get #counts(): Float64Array {
+    this.#buckets ??= new Float64Array(BUCKETS);
+    return this.#buckets;
+  }
 
   /** Reads what `toJSON()` wrote, here or elsewhere. Throws a TypeError for anything else. */
   static from(json: unknown): LatencyHistogram {
@@ -88,7 +94,7 @@ export class LatencyHistogram implements Histogram {
 
   toJSON(): HistogramJson {
     const buckets: [number, number][] = [];
-    this.#counts.forEach((count, index) => {
+    this.#buckets?.forEach((count, index) => {
       if (count > 0) buckets.push([index, count]);
     });
     return { v: 1, minMs: this.#count === 0 ? 0 : this.#minMs, maxMs: this.#maxMs, buckets };

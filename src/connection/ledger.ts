@@ -14,8 +14,10 @@ import {
 import type { ExchangeHandle } from '../http/exchange.js';
 import type { JsonRpcRequest, JsonRpcResponse, RequestId } from '../json-rpc.js';
 import { toolOf } from '../json-rpc.js';
+import { type Linked, LinkedSet } from '../linked-set.js';
 import type { Session } from '../session/session.js';
 import type { CallTrace } from './call-trace.js';
+import { Deadlines } from './deadlines.js';
 import type { GateRecord } from './gate-record.js';
 import { LISTEN } from './outgoing.js';
 
@@ -26,6 +28,8 @@ export interface RequestOptions {
   /** Takes up the response stream of an earlier request instead of sending this one. */
   readonly resumptionToken?: string | undefined;
   readonly onresumptiontoken?: ((token: string) => void) | undefined;
+  /** The call keeps its caller's time and signal itself: told when one of them is up, to take the call back. */
+  readonly takeBack?: ((call: Call, error: HostedMcpError) => void) | undefined;
   /** Stops the caller's own timer, where its owner can; what it gives starts it again. */
   readonly hold?: (() => () => void) | undefined;
   /** Told of the call before it begins its way. */
@@ -37,7 +41,10 @@ export interface RequestOptions {
 }
 
 /** One request of a caller, from the moment it was handed in to its end. */
-export class Call {
+export class Call implements Linked<Call> {
+  previous: Call | undefined;
+  next: Call | undefined;
+  isLinked = false;
   readonly message: JsonRpcRequest;
   readonly options: RequestOptions;
   readonly tool: string | undefined;
@@ -53,7 +60,7 @@ export class Call {
   /** Rounds it has made, the first included. */
   tries = 1;
   #roundsFor: Set<string> | undefined;
-  /** Times it was stopped at the last moment, because its payment had become too old. */
+  /** Times it had to pay again, because its payment had become too old before it left. */
   heldBack = 0;
   /** The session it was last sent on. */
   session: Session | undefined;
@@ -72,6 +79,8 @@ export class Call {
   resumption: AbortController | undefined;
   /** An earlier try was neither refused nor answered: whatever befalls a later one, that may have run. */
   mayHaveRun = false;
+  /** Where its time is kept, if it keeps it itself. */
+  deadlines: Deadlines | undefined;
   readonly #clock: Clock;
   #resolve!: (message: JsonRpcResponse) => void;
   #reject!: (error: unknown) => void;
@@ -79,6 +88,7 @@ export class Call {
   #error: unknown;
   #exchange: ExchangeHandle | undefined;
   #waitTimer: Timer | undefined;
+  #holds = 0;
   #onEnd: ((call: Call, error: unknown) => void) | undefined;
   #removeListener: (() => void) | undefined;
   /** Made when somebody waits. */
@@ -104,7 +114,7 @@ export class Call {
     this.#onEnd = onEnd;
     const { signal } = options;
     if (signal !== undefined) {
-      const onAbort = () => this.fail(this.error('ERR_ABORTED', 'The caller gave the call up'));
+      const onAbort = () => this.#giveUp('ERR_ABORTED', 'The caller gave the call up');
       if (signal.aborted) queueMicrotask(onAbort);
       else {
         signal.addEventListener('abort', onAbort, { once: true });
@@ -113,6 +123,9 @@ export class Call {
     }
   }
 
+  get clock(): Clock {
+    return this.#clock;
+  }
   get id(): RequestId {
     return this.message.id;
   }
@@ -176,6 +189,30 @@ export class Call {
     });
   }
 
+  /** Stops the caller's time; what it gives starts it again. */
+  hold(): () => void {
+    const { hold, takeBack } = this.options;
+    if (hold !== undefined) return hold();
+    if (takeBack === undefined) return () => {};
+    const heldAtMs = this.#clock.monotonic();
+    this.#holds += 1;
+    return () => {
+      this.#holds -= 1;
+      this.deadlineMs += this.#clock.monotonic() - heldAtMs;
+      this.deadlines?.moved(this);
+    };
+  }
+
+  /** Its caller's time is its own to keep, and runs. */
+  get keepsTime(): boolean {
+    return this.options.takeBack !== undefined && !this.ended && this.#holds === 0;
+  }
+
+  timeIsUp(): void {
+    const forMs = Math.round(this.#clock.monotonic() - this.startedAtMs);
+    this.#giveUp('ERR_TIMEOUT', `No answer within ${forMs} ms`);
+  }
+
   /** The exchange that carries it; ended with the call. */
   attach(exchange: ExchangeHandle | undefined): void {
     this.#exchange = exchange;
@@ -235,6 +272,12 @@ export class Call {
     );
   }
 
+  #giveUp(code: 'ERR_TIMEOUT' | 'ERR_ABORTED', what: string): void {
+    const { takeBack } = this.options;
+    if (takeBack === undefined) this.fail(this.error(code, what));
+    else takeBack(this, this.error(code, what, { retryable: true }));
+  }
+
   #finish(error: unknown): void {
     this.ended = true;
     this.#error = error;
@@ -249,10 +292,17 @@ export class Call {
   }
 }
 
+/** With more calls than these, one is looked up by an index. */
+const MOST_LOOKED_THROUGH = 32;
+
 /** All calls that have not ended. */
 export class Ledger {
-  readonly #calls = new Map<RequestId, Call>();
+  readonly #calls = new LinkedSet<Call>();
   readonly #standing = new Set<Call>();
+  /** Made when one is asked for by its id among many, and dropped when there are none: few ever are. */
+  #byId: Map<RequestId, Call> | undefined;
+  #deadlines: Deadlines | undefined;
+  #isClosed = false;
   /** Told of each call before it begins its way. */
   onAdd: ((call: Call) => void) | undefined;
 
@@ -264,20 +314,40 @@ export class Ledger {
     return this.#calls.size - this.#standing.size;
   }
   add(call: Call): void {
-    this.#calls.set(call.id, call);
+    this.#calls.add(call);
+    this.#byId?.set(call.id, call);
     if (call.method === LISTEN) this.#standing.add(call);
+    if (call.keepsTime && !this.#isClosed) {
+      this.#deadlines ??= new Deadlines(call.clock, this);
+      call.deadlines = this.#deadlines;
+      call.deadlines.add(call);
+    }
     this.onAdd?.(call);
   }
+  /** The latest of that id. */
   get(id: unknown): Call | undefined {
-    return typeof id === 'string' || typeof id === 'number' ? this.#calls.get(id) : undefined;
+    if (typeof id !== 'string' && typeof id !== 'number') return undefined;
+    if (this.#byId === undefined && this.#calls.size <= MOST_LOOKED_THROUGH)
+      return this.all().findLast((call) => call.id === id);
+    this.#byId ??= new Map(this.all().map((call) => [call.id, call]));
+    return this.#byId.get(id);
   }
   remove(call: Call): void {
     this.#standing.delete(call);
-    if (this.#calls.get(call.id) === call) this.#calls.delete(call.id);
+    this.#calls.delete(call);
+    if (this.#byId?.get(call.id) === call) this.#byId.delete(call.id);
+    if (this.#calls.size === 0) this.#byId = undefined;
+    call.deadlines?.remove();
+    call.deadlines = undefined;
+  }
+  /** No timer is left, and none is made any more. */
+  close(): void {
+    this.#isClosed = true;
+    this.#deadlines?.close();
   }
   /** A copy: the calls may end while it is walked. */
   all(): Call[] {
-    return [...this.#calls.values()];
+    return this.#calls.all();
   }
   /** An answer that came on the session's own stream: for the call that waits for it there, if any does. */
   answered(message: JsonRpcResponse, session: Session): void {

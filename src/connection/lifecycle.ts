@@ -41,8 +41,6 @@ export interface LifecycleParts {
   onRest(): void;
 }
 
-/** A DELETE at the end is a courtesy; nobody waits long for it. */
-const DELETE_TIMEOUT_MS = 2_000;
 /** Some servers send the head of a listen stream with its first event only; a call does not wait for that. */
 const OPENING_MS = 250;
 
@@ -169,31 +167,6 @@ export class Lifecycle {
     listener.opened.then(settle);
   }
 
-  /** Ends a session at the server: by a DELETE within its bound, or with the stream that carries it. Never rejects. */
-  async delete(session: Session, credential: Credential = session.credential): Promise<void> {
-    session.road?.end();
-    if (!session.hasId) return;
-    const { options, wire } = this.#parts;
-    let abort: (() => void) | undefined;
-    const timer = options.clock.setTimeout(() => abort?.(), DELETE_TIMEOUT_MS);
-    try {
-      await wire.delete({
-        session,
-        credential,
-        // Without a wait or not at all: who closes is not to be kept for it.
-        toll: { urgency: 'reply', untilMs: options.clock.monotonic() },
-        attach: (handle) => {
-          abort = () => handle.abort();
-        },
-        onMessage: () => {},
-      });
-    } catch {
-      // The session ends by itself at the server.
-    } finally {
-      timer.clear();
-    }
-  }
-
   /** The face is told of the questions of a session that will not hear their answers. */
   withdraw(session: Session): void {
     for (const notice of this.#parts.serverRequests.withdraw(session)) this.#parts.tell(notice);
@@ -205,7 +178,8 @@ export class Lifecycle {
     this.#idle?.clear();
     for (const [session, timer] of this.#leaving) {
       timer.clear();
-      session.road?.end();
+      // The calls it was kept for are over.
+      this.#release(session);
     }
     this.#leaving.clear();
   }
@@ -225,9 +199,13 @@ export class Lifecycle {
     for (const call of this.#parts.ledger.sentOn(session)) {
       call.fail(call.error('ERR_SESSION_LOST', 'The server forgot this client before the answer arrived'));
     }
-    if (cause !== 'credential' || !retired) return;
-    this.withdraw(session);
-    void this.delete(session);
+    if (cause === 'credential' && retired) this.withdraw(session);
+    this.#release(session);
+  }
+
+  /** Ends a session at the server, where it is known there: by a DELETE, or with the stream that carries it. */
+  #release(session: Session, atOnce = false): Promise<void> {
+    return this.#parts.keeper().releases.release(session, atOnce);
   }
 
   #stopListening(): void {
@@ -247,13 +225,13 @@ export class Lifecycle {
       const leftMs = this.#lastUseMs + idleTimeoutMs - options.clock.monotonic();
       if (ledger.size > 0) return;
       if (leftMs > 0) this.#idle = options.clock.setTimeout(check, leftMs, { background: true });
-      else void this.rest();
+      else void this.rest(false);
     };
     this.#idle = options.clock.setTimeout(check, idleTimeoutMs, { background: true });
   }
 
-  /** Nothing is kept open; the next call opens a session again. */
-  async rest(): Promise<void> {
+  /** Nothing is kept open; the next call opens a session again. `atOnce`: somebody waits for it. */
+  async rest(atOnce = true): Promise<void> {
     if (this.#parts.keeper().session?.info.era === 'stateless') {
       if (this.#parts.ledger.size === 0) this.#parts.onRest();
       return;
@@ -263,7 +241,13 @@ export class Lifecycle {
     if (session === undefined) return;
     this.#stopListening();
     this.withdraw(session);
-    await this.delete(session);
-    if (this.#parts.keeper().state === 'idle') this.#parts.onRest();
+    await this.#release(session, atOnce);
+    const onRest = () => {
+      if (this.#parts.keeper().state === 'idle') this.#parts.onRest();
+    };
+    // The sockets of those that are being deleted, too.
+    const { releases } = this.#parts.keeper();
+    if (releases.isSettled) onRest();
+    else void releases.settled().then(onRest);
   }
 }

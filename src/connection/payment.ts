@@ -38,15 +38,26 @@ const WAITED_MS = 1;
 
 type Parts = Pick<MessageWayParts, 'limiter' | 'options'>;
 
-/** Waits its turn; rejects with an error about the call. */
-export async function pay(call: Call, { limiter, options }: Parts): Promise<Payment> {
+/** At once, or waits its turn; throws, or rejects with, an error about the call. */
+export function pay(call: Call, parts: Parts): Payment | Promise<Payment> {
+  if (call.ended) throw call.signal.reason;
   const urgency = call.method === LISTEN ? 'reopen' : isRead(call.method) ? 'read' : 'call';
-  const startedAtMs = options.clock.monotonic();
-  let countedAtMs: number | undefined;
+  const startedAtMs = parts.options.clock.monotonic();
+  // A call makes its signal only where it has to wait.
+  const paying = parts.limiter.pay(urgency, { untilMs: call.deadlineMs, signal: () => call.signal });
+  if (paying === undefined) return { countedAtMs: startedAtMs, madeAtMs: startedAtMs, waited: false };
+  return paid(call, paying, startedAtMs, parts);
+}
+
+async function paid(
+  call: Call,
+  paying: Promise<number>,
+  startedAtMs: number,
+  { options }: Parts,
+): Promise<Payment> {
+  let countedAtMs: number;
   try {
-    if (call.ended) throw call.signal.reason;
-    // A call makes its signal only where it has to wait.
-    countedAtMs = await limiter.pay(urgency, { untilMs: call.deadlineMs, signal: () => call.signal });
+    countedAtMs = await paying;
   } catch (error) {
     throw call.ended ? call.signal.reason : unpaidError(call, error);
   }
@@ -54,13 +65,14 @@ export async function pay(call: Call, { limiter, options }: Parts): Promise<Paym
   const waited = madeAtMs - startedAtMs >= WAITED_MS;
   if (waited) call.waits.rateMs += madeAtMs - startedAtMs;
   call.trace?.waited('rateMs', madeAtMs - startedAtMs);
-  return { countedAtMs: countedAtMs ?? madeAtMs, madeAtMs, waited };
+  return { countedAtMs, madeAtMs, waited };
 }
 
 /** No pause has begun since, and it was heard of just now: worth beginning the way. */
-export function isGood({ madeAtMs }: Payment, { limiter, options }: Parts): boolean {
+export function isGood(call: Call, { madeAtMs }: Payment, { limiter, options }: Parts): boolean {
+  if (limiter.pausedMs > 0) return false;
   const ageMs = options.clock.monotonic() - madeAtMs;
-  return limiter.pausedMs === 0 && ageMs <= limiter.goodForMs * BEFORE_THE_WAY;
+  return call.heldBack >= MOST_HELD_BACK || ageMs <= limiter.goodForMs * BEFORE_THE_WAY;
 }
 
 /**

@@ -2,7 +2,8 @@
  * How a connection ends: by `close()`, or by `revoke()`, the kill switch.
  *
  * Guarantees that nothing goes out once the end has begun, save what ends things at the server; that every call hears
- * of it with the ledger's word; and that `revoke()` is done within a second on the clock, whatever hangs. Never rejects.
+ * of it with the ledger's word; and that `close()` has done with the server within two seconds on the clock, `revoke()`
+ * within one, whatever hangs. Never rejects.
  */
 import type { Clock } from '../clock.js';
 import type { CredentialProvider } from '../credentials/provider.js';
@@ -41,6 +42,8 @@ export interface EndingParts {
 const CANCELLED_BY_MS = 200;
 const DELETED_BY_MS = 550;
 const REVOKED_BY_MS = 1_000;
+/** What `close()` still has to say to the server is a courtesy: nobody is kept longer for it. */
+const CLOSED_BY_MS = 2_000;
 
 export class Ending {
   readonly #parts: EndingParts;
@@ -85,22 +88,26 @@ export class Ending {
   }
 
   async #close(deleteSession: boolean): Promise<void> {
-    const { lifecycle, wire, http, others } = this.#parts;
-    const { session } = this.#stop();
-    if (session !== undefined && deleteSession) await lifecycle.delete(session);
+    const { keeper, wire, http, others } = this.#parts;
+    const { session } = this.#stop(deleteSession);
+    if (session !== undefined && deleteSession) void keeper.releases.release(session, true);
+    // A revocation has waited already, for as long as it may.
+    if (this.#revoking === undefined) await this.#within(CLOSED_BY_MS, () => keeper.released());
     wire.dropLingering();
     for (const other of others) other.close();
     await http.close();
   }
 
-  #stop(): { readonly session: Session | undefined } {
+  /** `listens`: for a session that is being opened just now. In any case those are given back that no app has the id of. */
+  #stop(listens = false): { readonly session: Session | undefined } {
     if (this.#stopped !== undefined) return this.#stopped;
     const { keeper, lifecycle, ledger } = this.#parts;
-    this.#stopped = { session: keeper.close() };
+    this.#stopped = { session: keeper.close(listens) };
     lifecycle.close();
     const sent = ledger.all().filter(({ phase }) => phase === 'sent');
     this.#notices = this.#revoking === undefined ? [] : sent.map((call) => this.#cancel(call));
     for (const call of ledger.all()) call.fail(this.error(call));
+    ledger.close();
     return this.#stopped;
   }
 
@@ -111,7 +118,10 @@ export class Ending {
     await this.#within(leftMs(CANCELLED_BY_MS), () => Promise.all(this.#notices));
     const { session } = this.#stop();
     // While the token is good: a server that does not know it any more deletes nothing.
-    const deleted = await this.#within(leftMs(DELETED_BY_MS), (signal) => this.#delete(session, signal));
+    const [deleted] = await Promise.all([
+      this.#within(leftMs(DELETED_BY_MS), (signal) => this.#delete(session, signal)),
+      this.#within(leftMs(DELETED_BY_MS), () => this.#parts.keeper.released()),
+    ]);
     const token = await this.#within(leftMs(REVOKED_BY_MS), (signal) => this.#revokeToken(signal));
     const outcome = { token: token ?? 'failed', session: deleted ?? 'failed' } as const;
     audit?.revoked(reason, outcome);

@@ -41,7 +41,25 @@ export interface Route {
   attach?(handle: ExchangeHandle): void;
   /** Messages beside the answer. */
   onMessage(message: JsonRpcMessage): void;
-  onEventId?: ((id: string) => void) | undefined;
+  onEventId?(id: string): void;
+}
+
+/** The same way with something changed. A way may be an object of any class: it is not to be spread. */
+export function routeWith(way: Route, changes: Partial<Route>): Route {
+  return {
+    session: way.session,
+    credential: way.credential,
+    protocolVersion: way.protocolVersion,
+    headers: way.headers,
+    cookies: way.cookies,
+    toll: way.toll,
+    signal: way.signal,
+    onSent: () => way.onSent?.(),
+    attach: (handle) => way.attach?.(handle),
+    onMessage: (message) => way.onMessage(message),
+    onEventId: (id) => way.onEventId?.(id),
+    ...changes,
+  };
 }
 
 /** A GET: the listen stream, or a response stream taken up again. */

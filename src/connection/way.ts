@@ -11,15 +11,15 @@ import { HostedMcpError } from '../errors.js';
 import { isErrorResponse, type JsonRpcResponse } from '../json-rpc.js';
 import { InitializeRefused, rejectionOf, renewalReason } from '../session/handshake.js';
 import { Session } from '../session/session.js';
-import { RecentIds } from '../streams/recent-ids.js';
 import { Subscription } from '../streams/subscription.js';
+import { CallRoute } from './call-route.js';
 import { afterResume, type ClassifyContext, classify, type Verdict } from './classify.js';
 import { refusalInBand } from './discovery.js';
 import { failureOf, isRead } from './failures.js';
 import type { Call } from './ledger.js';
 import { answeredAs, LISTEN, outgoing } from './outgoing.js';
 import { OwnProgress } from './own-progress.js';
-import { HELD_BACK, isGood, isHeldBackNow, NOTHING_DUE, type Payment, pay } from './payment.js';
+import { isGood, NOTHING_DUE, type Payment, pay } from './payment.js';
 import { elsewhereFacts, resumeCall, tellCut } from './resume-call.js';
 import type { StreamFacts } from './route.js';
 import type { MessageWayParts } from './way-parts.js';
@@ -36,25 +36,38 @@ export class MessageWay {
     this.#parts = parts;
   }
 
+  /** Where nothing has to be waited for, the exchange is all that it waits for. */
   async travel(call: Call): Promise<JsonRpcResponse> {
     if (call.method === 'initialize') return this.#initialize(call);
     const probe = this.#parts.discovery.probeFor(call);
-    await this.#admit(call);
-    await this.#passGates(call);
+    const admitted = this.#admit(call);
+    if (admitted !== undefined) await admitted;
+    const passing = this.#passGates(call);
+    if (passing !== undefined) await passing;
     let payment: Payment | undefined;
     for (let looks = 0; ; ) {
-      const session = probe ?? (await this.#ready(call));
-      const credential = await this.#acquire(call);
-      await this.#verify(call, session, credential);
-      payment ??= call.options.resumptionToken === undefined ? await pay(call, this.#parts) : NOTHING_DUE;
+      const ready = probe ?? this.#ready(call);
+      const session = ready instanceof Session ? ready : await ready;
+      const credential = this.#parts.credential.atHand() ?? (await this.#acquire(call));
+      const verified = this.#verify(call, session, credential);
+      if (verified !== undefined) await verified;
+      if (payment === undefined) {
+        const paying = call.options.resumptionToken === undefined ? pay(call, this.#parts) : NOTHING_DUE;
+        payment = paying instanceof Promise ? await paying : paying;
+      }
       // What the gates and waits took: the tool may have changed in it.
-      await this.#admit(call);
+      const stillAdmitted = this.#admit(call);
+      if (stillAdmitted !== undefined) await stillAdmitted;
       const stands = this.#parts.gates.stand(call);
-      if (!stands) await this.#passGates(call);
-      if (!stands || !this.#lastLook(session, credential, probe, payment)) {
+      const again = stands ? undefined : this.#passGates(call);
+      if (again !== undefined) await again;
+      if (!stands || !this.#lastLook(call, session, credential, probe, payment)) {
         // Spent when it is used: one that was made for another moment would crowd the server's window.
-        if (!isGood(payment, this.#parts)) payment = undefined;
-        else payment.waited = false;
+        if (isGood(call, payment, this.#parts)) payment.waited = false;
+        else {
+          call.heldBack += 1;
+          payment = undefined;
+        }
         if (++looks < LOOKS) continue;
         throw call.error(
           'ERR_SESSION_UNSTABLE',
@@ -69,7 +82,12 @@ export class MessageWay {
       if (refused !== undefined) return refused;
       const classified = this.classify(facts, session, credential);
       const verdict = facts.resumed === true ? afterResume(classified) : classified;
-      const answer = await this.#act(verdict, call, session, credential, facts);
+      // Most are answers, and those need no waiting for.
+      const acting =
+        verdict.kind === 'answer'
+          ? this.#answered(verdict.message, call, session, credential, facts)
+          : this.#act(verdict, call, session, credential, facts);
+      const answer = acting instanceof Promise ? await acting : acting;
       if (answer === 'again') {
         call.tryAgain();
         continue;
@@ -80,29 +98,33 @@ export class MessageWay {
   }
 
   /** The contract's gate, ahead of the app's. */
-  async #admit(call: Call): Promise<void> {
+  #admit(call: Call): Promise<void> | undefined {
     const admitted = this.#parts.contract?.admit(call.tool);
-    if (admitted === undefined) return;
+    if (admitted === undefined) return undefined;
     const beforeMs = call.waits.gatesMs;
-    await this.#timed(call, 'gatesMs', call.waitFor(admitted, 'the contract to be read'));
-    this.#parts.stats.gate('contract', call.waits.gatesMs - beforeMs);
+    return this.#timed(call, 'gatesMs', call.waitFor(admitted, 'the contract to be read')).then(() =>
+      this.#parts.stats.gate('contract', call.waits.gatesMs - beforeMs),
+    );
   }
 
-  async #passGates(call: Call): Promise<void> {
+  #passGates(call: Call): Promise<void> | undefined {
     const passing = this.#parts.gates.before(call);
-    if (passing !== undefined) await this.#timed(call, 'gatesMs', passing);
+    return passing && this.#timed(call, 'gatesMs', passing);
   }
 
-  async #ready(call: Call): Promise<Session> {
+  #ready(call: Call): Session | Promise<Session> {
     const ready = this.#parts.keeper.ready();
-    const session =
-      ready instanceof Session
-        ? ready
-        : await this.#timed(call, 'sessionMs', call.waitFor(ready, 'a session'));
+    if (!(ready instanceof Session))
+      return this.#timed(call, 'sessionMs', call.waitFor(ready, 'a session')).then((session) =>
+        this.#listening(call, session),
+      );
+    return this.#listening(call, ready);
+  }
+
+  #listening(call: Call, session: Session): Session | Promise<Session> {
     const opening = call.method === 'tools/call' ? this.#parts.opening() : undefined;
-    if (opening !== undefined)
-      await this.#timed(call, 'sessionMs', call.waitFor(opening, 'the listen stream'));
-    return session;
+    if (opening === undefined) return session;
+    return this.#timed(call, 'sessionMs', call.waitFor(opening, 'the listen stream')).then(() => session);
   }
 
   async #acquire(call: Call, rejected?: ReturnType<typeof rejectionOf>): Promise<Credential> {
@@ -115,84 +137,72 @@ export class MessageWay {
     return this.#timed(call, 'credentialMs', call.waitFor(acquired, 'a credential'));
   }
 
-  async #verify(call: Call, session: Session, credential: Credential): Promise<void> {
+  #verify(call: Call, session: Session, credential: Credential): Promise<unknown> | undefined {
     // A source that is new at every use would cost a ping a call; there the first refusal decides.
-    if (this.#parts.credential.isAlwaysNew) return;
+    if (this.#parts.credential.isAlwaysNew) return undefined;
     const verified = this.#parts.keeper.verify(session, credential);
-    if (verified !== undefined)
-      await this.#timed(call, 'sessionMs', call.waitFor(verified, 'the session to be checked'));
+    return verified && this.#timed(call, 'sessionMs', call.waitFor(verified, 'the session to be checked'));
   }
 
   /** Synchronous, right before the exchange: nothing that was found on the way has changed since. */
-  #lastLook(session: Session, credential: Credential, probe: Session | undefined, payment: Payment): boolean {
+  #lastLook(
+    call: Call,
+    session: Session,
+    credential: Credential,
+    probe: Session | undefined,
+    payment: Payment,
+  ): boolean {
     return (
       // After a wait all is found anew: a credential may have come of age in it.
       !payment.waited &&
       (session === probe || session === this.#parts.keeper.session) &&
       credential.generation === this.#parts.credential.generation &&
-      isGood(payment, this.#parts)
+      isGood(call, payment, this.#parts)
     );
   }
 
   /** Undefined where it was held back at the last moment, and nothing left. */
-  async #exchange(
+  #exchange(
     call: Call,
     session: Session,
     credential: Credential,
     payment: Payment,
   ): Promise<StreamFacts | undefined> {
     if (call.ended) throw call.signal.reason;
-    const { resumptionToken, onresumptiontoken } = call.options;
-    const { era, protocolVersion } = session.info;
-    const hasCursors = era === 'initialize' && session.road === undefined;
-    if (resumptionToken !== undefined && !hasCursors) {
-      const why = `This server (protocol ${protocolVersion}) keeps no answers that could be asked for again`;
-      throw call.error('ERR_OUTCOME_UNKNOWN', why, { executed: 'unknown' });
-    }
-    if (resumptionToken !== undefined)
-      return resumeCall(this.#parts, call, session, { from: { cursor: resumptionToken }, adopts: true });
+    const { resumptionToken } = call.options;
+    if (resumptionToken !== undefined) return this.#resume(call, session, resumptionToken);
     if (call.gates !== undefined) call.gates.generation = credential.generation;
     const { message: asked, route } = outgoing(call, session);
     const message = this.#ownProgress.ask(asked);
     const subscribed =
-      era === 'stateless' && call.method === LISTEN
+      session.info.era === 'stateless' && call.method === LISTEN
         ? new Subscription(call, message, session, this.#parts)
         : undefined;
-    let seen: Set<string> | undefined;
-    const onEventId = (id: string) => {
-      seen ??= new RecentIds();
-      seen.add(id);
-      onresumptiontoken?.(id);
-    };
-    let isHeldBack = false;
-    const facts = await this.#parts.wire.send(message, {
-      protocolVersion: route.protocolVersion,
-      headers: route.headers,
-      session,
-      credential,
-      toll: 'paid',
-      onSent: () => {
-        if (call.ended) throw call.signal.reason;
-        // Lost while a socket was waited for: the call goes out on the next session.
-        const isLost = call.phase === 'queued' && session.phase === 'ended';
-        if (isLost || isHeldBackNow(call, payment, this.#parts)) {
-          isHeldBack = true;
-          throw HELD_BACK;
-        }
-        call.markSent(session);
-      },
-      attach: (handle) => (subscribed ?? call).attach(handle),
-      onMessage: (each) =>
-        subscribed === undefined ? this.#parts.deliver(each, session, call) : subscribed.receive(each),
-      onEventId: hasCursors ? onEventId : undefined,
-    });
-    if (isHeldBack && !call.ended) return undefined;
+    const way = new CallRoute(call, session, credential, route, subscribed, payment, this.#parts);
+    return this.#parts.wire.send(message, way).then((facts) => this.#arrived(call, session, way, facts));
+  }
+
+  #arrived(
+    call: Call,
+    session: Session,
+    way: CallRoute,
+    facts: StreamFacts,
+  ): StreamFacts | undefined | Promise<StreamFacts> {
+    if (way.isHeldBack && !call.ended) return undefined;
     if (call.elsewhere !== undefined) return elsewhereFacts(this.#parts, call, session);
-    if (subscribed?.stands === true) return subscribed.keep(facts);
-    if (!hasCursors) return answeredAs(facts, call.id);
+    if (way.subscribed?.stands === true) return way.subscribed.keep(facts);
+    if (!way.hasCursors) return answeredAs(facts, call.id);
     if (facts.resume === undefined || call.ended) return facts;
     tellCut(this.#parts, call, session, facts);
-    return resumeCall(this.#parts, call, session, { from: facts.resume, seen });
+    return resumeCall(this.#parts, call, session, { from: facts.resume, seen: way.seen });
+  }
+
+  #resume(call: Call, session: Session, cursor: string): Promise<StreamFacts> {
+    const { era, protocolVersion } = session.info;
+    if (era === 'initialize' && session.road === undefined)
+      return resumeCall(this.#parts, call, session, { from: { cursor }, adopts: true });
+    const why = `This server (protocol ${protocolVersion}) keeps no answers that could be asked for again`;
+    throw call.error('ERR_OUTCOME_UNKNOWN', why, { executed: 'unknown' });
   }
 
   /** One verdict from what one exchange brought. */
@@ -315,13 +325,13 @@ export class MessageWay {
     }
   }
 
-  async #answered(
+  #answered(
     message: JsonRpcResponse,
     call: Call,
     session: Session,
     credential: Credential,
     facts: StreamFacts,
-  ): Promise<JsonRpcResponse> {
+  ): JsonRpcResponse | Promise<JsonRpcResponse> {
     const error = isErrorResponse(message);
     session.errorsInRow = error && (facts.status ?? 0) >= 400 ? session.errorsInRow + 1 : 0;
     if (session.errorsInRow === 0) this.#parts.keeper.succeeded(session, credential);

@@ -7,7 +7,7 @@
  * refused for the nonce that its proof lacks, once.
  */
 import type { Clock } from '../clock.js';
-import type { ExchangeHandle, HttpClient, HttpRequest, ResponseHead } from '../http/exchange.js';
+import type { HttpClient, HttpRequest, ResponseHead } from '../http/exchange.js';
 import type { CookieJar } from '../http/headers.js';
 import type { JsonRpcMessage, JsonRpcResponse, RequestId } from '../json-rpc.js';
 import type { PayOptions, Toll, Urgency } from '../rate-limit/toll.js';
@@ -17,6 +17,7 @@ import { lastEventIdHeader } from '../streams/sse-reader.js';
 import { Answer, fitToShow } from './answer.js';
 import { LISTEN } from './outgoing.js';
 import type { ExchangeDone, Route, StreamFacts, StreamRoute } from './route.js';
+import { Lingering, UnderWay, type UnderWayHost } from './under-way.js';
 
 export interface WireParts {
   readonly url: URL;
@@ -33,12 +34,12 @@ export interface WireParts {
   readonly onHead: (head: ResponseHead) => void;
   /** Called after each HTTP request, where somebody wants to know. */
   readonly onExchange: (done: ExchangeDone) => void;
+  /** Absent: somebody always does. */
+  readonly wantsExchanges?: (() => boolean) | undefined;
   /** A stream was cut, or a gateway gave up waiting: for what can be learned from it. */
   readonly onCut: (cut: Cut) => void;
 }
 
-/** Open streams kept after their answer, so that the server may end them itself and the socket lives on. */
-const LINGERING_STREAMS = 8;
 /** Methods with long, compressible answers; a call's own stream stays uncoded so that nothing buffers it. */
 const COMPRESSED = /\/list$|^resources\/read$/;
 /** Of an `Authorization` value (RFC 9110 section 11.4): no secret itself. */
@@ -46,10 +47,13 @@ const SCHEME = /^(?:bearer|basic|dpop|token|apikey) +/i;
 
 export class Wire {
   readonly #parts: WireParts;
-  readonly #lingering = new Set<ExchangeHandle>();
+  readonly #lingering = new Lingering();
+  readonly #host: UnderWayHost;
+  #lastLearned: string | undefined;
 
   constructor(parts: WireParts) {
     this.#parts = parts;
+    this.#host = { ...parts, lingering: this.#lingering };
   }
 
   /** POSTs one message; resolves with the facts, never rejects but with what `credential.headers()` throws. */
@@ -75,8 +79,9 @@ export class Wire {
     const body = JSON.stringify(message);
     const listens = method === LISTEN;
     const request = { method: 'POST', url, headers, body, stream: listens, givesWay: listens } as const;
+    if (!isMendedHere(way)) return this.#authorized(request, way, method, expects);
     const send = () => this.#authorized(request, way, method, expects);
-    return isMendedHere(way) ? send().then((facts) => this.#mended(facts, way, send)) : send();
+    return send().then((facts) => this.#mended(facts, way, send));
   }
 
   /** Opens an event stream by GET; resolves when it has ended. */
@@ -133,8 +138,7 @@ export class Wire {
 
   /** Ends the streams that were only kept for their sockets. */
   dropLingering(): void {
-    for (const handle of this.#lingering) handle.abort();
-    this.#lingering.clear();
+    this.#lingering.drop();
   }
 
   /** What the server refused unread, for a proof that wants its nonce (RFC 9449, 9), once more. */
@@ -180,13 +184,11 @@ export class Wire {
     method: string,
     expects: RequestId | undefined,
   ): Promise<StreamFacts> {
-    const run = (secret: Record<string, string>) =>
-      this.#run(request, secret, way, method, expects, undefined);
     try {
       const secret = this.#authorize(request, way);
-      return 'then' in secret && typeof secret.then === 'function'
-        ? (secret as Promise<Record<string, string>>).then(run)
-        : run(secret as Record<string, string>);
+      return typeof secret.then === 'function'
+        ? secret.then((given) => this.#run(request, given, way, method, expects, undefined))
+        : this.#run(request, secret as Record<string, string>, way, method, expects, undefined);
     } catch (error) {
       return Promise.reject(error);
     }
@@ -204,77 +206,44 @@ export class Wire {
     expects: RequestId | undefined,
     stream: StreamRoute | undefined,
   ): Promise<StreamFacts> {
-    const { clock, http, onExchange, redactor } = this.#parts;
+    const { clock, http, redactor } = this.#parts;
     const { cookie } = request.headers;
     // Good for this request alone: its answer sees to it that it is not shown.
     const { dpop: proof } = secret;
-    const { signal } = way;
     for (const name in secret) {
       const value = secret[name];
       if (value === undefined) continue;
       if (value !== proof) this.#learn(value);
       request.headers[name.toLowerCase()] = value;
     }
-    const startedAtMs = clock.monotonic();
-    return new Promise((resolve) => {
-      let handle: ExchangeHandle | undefined;
-      const abort = () => handle?.abort();
-      const answer = new Answer({
-        method,
-        expects,
-        sessionSent: way.session?.hasId === true,
-        maxBytes: this.#parts.maxMessageBytes,
-        clock,
-        redactor,
-        way,
-        stream,
-        cookie,
-        proof,
-        cookies: this.#parts.affinityCookies ? (way.cookies ?? way.session?.cookies) : undefined,
-        // The answer is complete; a stream may still be open behind it.
-        settled: (facts, open) => {
-          signal?.removeEventListener('abort', abort);
-          if (open && handle !== undefined) this.#linger(handle);
-          resolve(facts);
-        },
-        ended: (status, sent, bytes) => {
-          if (handle !== undefined) this.#lingering.delete(handle);
-          onExchange({
-            method,
-            ...(status !== undefined && { status }),
-            sent,
-            bytes,
-            durationMs: clock.monotonic() - startedAtMs,
-            ...(way.session !== undefined && { session: way.session.number }),
-          });
-        },
-        cut: this.#parts.onCut,
-        heard: this.#parts.onHead,
-        abort,
-      });
-      handle = http.exchange(request, answer);
-      way.attach?.(handle);
-      if (signal?.aborted === true) abort();
-      else signal?.addEventListener('abort', abort, { once: true });
+    const underWay = new UnderWay(method, way, this.#host);
+    const answer = new Answer({
+      method,
+      expects,
+      sessionSent: way.session?.hasId === true,
+      maxBytes: this.#parts.maxMessageBytes,
+      clock,
+      redactor,
+      way,
+      stream,
+      cookie,
+      proof,
+      cookies: this.#parts.affinityCookies ? (way.cookies ?? way.session?.cookies) : undefined,
+      owner: underWay,
     });
+    underWay.began(http.exchange(request, answer));
+    return underWay.facts;
   }
 
   /** A secret in a header may come back with its scheme or without, as a whole or one word of it. */
   #learn(value: string): void {
+    // Most requests carry what the last one did.
+    if (value === this.#lastLearned) return;
+    this.#lastLearned = value;
     const { redactor } = this.#parts;
     const bare = value.replace(SCHEME, '');
     redactor.add(bare);
     if (bare === value && value.includes(' ')) for (const word of value.split(' ')) redactor.add(word);
-  }
-
-  #linger(handle: ExchangeHandle): void {
-    this.#lingering.add(handle);
-    if (this.#lingering.size <= LINGERING_STREAMS) return;
-    for (const oldest of this.#lingering) {
-      this.#lingering.delete(oldest);
-      oldest.abort();
-      break;
-    }
   }
 }
 

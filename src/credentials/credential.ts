@@ -31,11 +31,13 @@ export function makeCredential(parts: CredentialParts): Credential {
     ...(scope === undefined ? {} : { scope }),
   };
   if (bound !== undefined) return { ...shown, ...provenHeaders(origin, secret, bound.key, bound.site) };
+  let value: string | undefined;
   return {
     ...shown,
     headers(request) {
       if (request.url.origin !== origin) throw foreignOriginError();
-      return { [header]: `${prefix}${secret.reveal()}` };
+      value ??= `${prefix}${secret.reveal()}`;
+      return { [header]: value };
     },
   };
 }

@@ -104,3 +104,8 @@ export function tokenTimes(lifetimeMs: number, policy: ResolvedRefreshPolicy, ra
   const hardAfterMs = life - Math.min(2_000, life * 0.1);
   return { lifetimeMs: life, softAfterMs: Math.min(life - spread, hardAfterMs), hardAfterMs };
 }
+
+/** An option that may be known only when it is used. */
+export function known(value: string | (() => string | undefined) | undefined): string | undefined {
+  return typeof value === 'function' ? value() : value;
+}

@@ -79,6 +79,16 @@ export interface CredentialProvider {
   close?(options?: { drainMs?: number | undefined }): Promise<void>;
 }
 
+/**
+ * On a provider of this library: the credential where nothing has to be waited for, else undefined, and `acquire` is
+ * asked. A call then loses no turn.
+ */
+export const AT_HAND: unique symbol = Symbol('atHand');
+
+export interface ProviderAtHand extends CredentialProvider {
+  [AT_HAND]?(target: URL): Credential | undefined;
+}
+
 /** A token with what is known of its end. */
 export interface AccessToken {
   token: string;

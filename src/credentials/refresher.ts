@@ -11,7 +11,7 @@ import { type Clock, sleep, untilAborted } from '../clock.js';
 import type { Disposer } from '../disposer.js';
 import { HostedMcpError } from '../errors.js';
 import { Background } from './background.js';
-import { foreignOriginError, makeCredential } from './credential.js';
+import { foreignOriginError } from './credential.js';
 import { CredentialEvents } from './credential-events.js';
 import { within } from './deadline.js';
 import type { Dpop } from './dpop.js';
@@ -19,19 +19,21 @@ import type { Grant } from './grant.js';
 import { ageOf, type HeldToken, Holding } from './held-token.js';
 import { Latches } from './latches.js';
 import type { Moment } from './moment.js';
-import { DEFAULT_MAX_WAIT_MS, type ResolvedRefreshPolicy } from './options.js';
+import { DEFAULT_MAX_WAIT_MS, known, type ResolvedRefreshPolicy } from './options.js';
 import { abortedError, closedError, FORGOTTEN, isAborted, problemError } from './problem.js';
-import type {
-  AcquireOptions,
-  Credential,
-  CredentialEvent,
-  CredentialProvider,
-  CredentialStore,
+import {
+  type AcquireOptions,
+  AT_HAND,
+  type Credential,
+  type CredentialEvent,
+  type CredentialStore,
+  type ProviderAtHand,
 } from './provider.js';
 import { Rejections } from './rejections.js';
 import { type Demand, Renewal, type RenewalResult } from './renewal.js';
 import { ScopeStepUp } from './scope-step-up.js';
 import { type Seed, SeedUse } from './seed.js';
+import { Served } from './served.js';
 import { SharedRecord } from './shared-record.js';
 import type { IssuedToken } from './token-endpoint.js';
 
@@ -53,7 +55,7 @@ const DRAIN_MS = 15_000;
 /** A caller's own timer would say no more than that time is up; what stood in the way is told just before it. */
 const TELL_BEFORE_MS = 20;
 
-export class Refresher implements CredentialProvider {
+export class Refresher implements ProviderAtHand {
   readonly id: string;
   readonly #options: RefresherOptions;
   readonly #clock: Clock;
@@ -65,9 +67,11 @@ export class Refresher implements CredentialProvider {
   readonly #renewal: Renewal;
   readonly #background: Background;
   readonly #seed: SeedUse;
+  readonly #served: Served;
   readonly #stepUp: ScopeStepUp;
   readonly #closing = new AbortController();
   #origin: string | undefined;
+  #target: URL | undefined;
   #isLoaded = false;
   #loading: Promise<void> | undefined;
   #flight: Promise<RenewalResult> | undefined;
@@ -81,6 +85,7 @@ export class Refresher implements CredentialProvider {
     this.#options = options;
     this.#clock = options.clock;
     this.#holding = new Holding(options);
+    this.#served = new Served(options.dpop);
     this.#latches = new Latches(options.clock);
     this.#rejections = new Rejections(options.clock, (error) => this.#fail(error), options.dpop);
     this.#seed = new SeedUse(options.seed, this.#holding);
@@ -109,6 +114,17 @@ export class Refresher implements CredentialProvider {
       renewWithScope: (scope) => this.#renewWithScope(scope),
       widened: (scope) => this.#events.emit({ type: 'scope-widened', id: this.id, scope }),
     });
+  }
+
+  /** As `acquire`, where a token is good and nobody has refused it. */
+  [AT_HAND](target: URL): Credential | undefined {
+    const { token } = this.#holding;
+    if (token === undefined || this.#closed !== undefined || !this.#isLoaded) return undefined;
+    if (this.#rejections.latchError(token.generation) !== undefined || !this.#isUsable(token, false))
+      return undefined;
+    this.#bind(target);
+    this.#background.touch();
+    return this.#serve(token);
   }
 
   async acquire(target: URL, options: AcquireOptions = {}): Promise<Credential> {
@@ -179,6 +195,8 @@ export class Refresher implements CredentialProvider {
 
   /** The first target decides; a secret never goes to a second origin. */
   #bind(target: URL): void {
+    // Its origin is made anew each time it is asked for.
+    if (target === this.#target) return;
     if (this.#origin === undefined) {
       this.#origin = target.origin;
       // RFC 8707, 2: without a fragment.
@@ -187,6 +205,7 @@ export class Refresher implements CredentialProvider {
     } else if (this.#origin !== target.origin) {
       throw foreignOriginError();
     }
+    this.#target = target;
   }
 
   async #obtain(options: AcquireOptions): Promise<Credential> {
@@ -237,12 +256,9 @@ export class Refresher implements CredentialProvider {
     return justMinted || ageOf(token, this.#clock) < token.hardAfterMs;
   }
 
-  #maySkipRenewal(token: HeldToken): boolean {
-    return (
-      this.#options.policy.serveExpired &&
-      this.#latches.isOut &&
-      token.generation !== this.#rejections.refused
-    );
+  #maySkipRenewal({ generation }: HeldToken): boolean {
+    const mayServe = this.#options.policy.serveExpired && this.#latches.isOut;
+    return mayServe && generation !== this.#rejections.refused;
   }
 
   #serve(token: HeldToken): Credential {
@@ -257,17 +273,7 @@ export class Refresher implements CredentialProvider {
     } else if (!this.#background.isArmed) {
       this.#background.arm();
     }
-    const { dpop } = this.#options;
-    return makeCredential({
-      generation: token.generation,
-      origin: this.#origin as string,
-      header: 'authorization',
-      prefix: 'Bearer ',
-      secret: token.access,
-      expiresAtMs: token.startedAtMs + token.lifetimeMs,
-      scope: token.scope,
-      bound: dpop && token.dpop && { key: token.dpop, site: dpop.resource },
-    });
+    return this.#served.of(token, this.#origin as string);
   }
 
   /** Single flight: whoever comes while it runs gets the same one. */
@@ -374,15 +380,13 @@ export class Refresher implements CredentialProvider {
   /** Waits for shared work as long as this caller can. */
   async #wait<T>(work: Promise<T>, deadlineMs: number): Promise<T> {
     const leftMs = Math.max(0, deadlineMs - this.#clock.monotonic());
-    return await within(this.#clock, work, leftMs, () => {
-      return (
-        this.#latches.outage() ??
-        new HostedMcpError('ERR_TOKEN_ENDPOINT', 'No token arrived in the time this call can wait', {
-          retryable: true,
-          reason: 'timeout',
-        })
-      );
-    });
+    const onTimeout = () =>
+      this.#latches.outage() ??
+      new HostedMcpError('ERR_TOKEN_ENDPOINT', 'No token arrived in the time this call can wait', {
+        retryable: true,
+        reason: 'timeout',
+      });
+    return await within(this.#clock, work, leftMs, onTimeout);
   }
 
   /** How long until a renewal is due; undefined where there is nothing to renew. */
@@ -392,8 +396,4 @@ export class Refresher implements CredentialProvider {
     if (this.#latches.dead !== undefined || this.#latches.refusal() !== undefined) return undefined;
     return Math.max(token.softAfterMs - ageOf(token, this.#clock), this.#latches.aheadWaitMs(), 0);
   }
-}
-
-function known(value: string | (() => string | undefined) | undefined): string | undefined {
-  return typeof value === 'function' ? value() : value;
 }

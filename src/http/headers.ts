@@ -21,14 +21,36 @@ export function isHeaderValue(value: unknown): value is string {
   return typeof value === 'string' && HEADER_VALUE.test(value);
 }
 
-/** Says in our words which header cannot be sent, if one cannot; the value is never repeated. */
-export function findUnusableHeader(headers: Readonly<Record<string, string>>): string | undefined {
-  for (const name in headers) {
-    if (!HEADER_NAME.test(name)) return 'a header name holds a character that HTTP does not allow';
-    if (!isHeaderValue(headers[name]))
-      return `the value of header ${name} holds a character that HTTP does not allow`;
+/** An app that makes up names for every call must not fill the memory. */
+const MOST_NAMES = 100;
+
+/** Looks through the headers of requests; most of them are those of the request before. */
+export class HeaderCheck {
+  /** By name, the value that was found good last. */
+  #good: Record<string, string> = Object.create(null);
+  #names = 0;
+
+  /** Says in our words which header cannot be sent, if one cannot; the value is never repeated. */
+  findUnusable(headers: Readonly<Record<string, string>>): string | undefined {
+    for (const name in headers) {
+      const value = headers[name];
+      const known = this.#good[name];
+      if (known !== undefined && known === value) continue;
+      if (!HEADER_NAME.test(name)) return 'a header name holds a character that HTTP does not allow';
+      if (!isHeaderValue(value))
+        return `the value of header ${name} holds a character that HTTP does not allow`;
+      if (known === undefined) this.#countName();
+      this.#good[name] = value;
+    }
+    return undefined;
   }
-  return undefined;
+
+  #countName(): void {
+    this.#names += 1;
+    if (this.#names <= MOST_NAMES) return;
+    this.#names = 1;
+    this.#good = Object.create(null);
+  }
 }
 
 /** Far more than any load balancer sets; RFC 6265 (6.1) asks for 50 a domain of a general user agent. */

@@ -17,7 +17,7 @@ import {
   type ResponseHead,
   type ResponseSink,
 } from './exchange.js';
-import { findUnusableHeader } from './headers.js';
+import { HeaderCheck } from './headers.js';
 
 export class RedirectingClient implements HttpClient {
   readonly #client: HttpClient;
@@ -25,6 +25,8 @@ export class RedirectingClient implements HttpClient {
   readonly #headersTimeoutMs: number;
 
   /** `headersTimeoutMs` holds for requests that say nothing themselves. */
+  readonly #headers = new HeaderCheck();
+
   constructor(client: HttpClient, clock: Clock, headersTimeoutMs: number) {
     this.#client = client;
     this.#clock = clock;
@@ -33,7 +35,8 @@ export class RedirectingClient implements HttpClient {
 
   exchange(request: HttpRequest, sink: ResponseSink): ExchangeHandle {
     const exchange = new RedirectingExchange(this.#client, request, sink);
-    exchange.start(this.#clock, request.headersTimeoutMs ?? this.#headersTimeoutMs);
+    const unusable = this.#headers.findUnusable(request.headers);
+    exchange.start(this.#clock, unusable, request.headersTimeoutMs ?? this.#headersTimeoutMs);
     return exchange;
   }
 
@@ -70,9 +73,8 @@ class RedirectingExchange implements ExchangeHandle, ResponseSink {
     this.#sink = sink;
   }
 
-  start(clock: Clock, headersTimeoutMs: number): void {
+  start(clock: Clock, unusable: string | undefined, headersTimeoutMs: number): void {
     this.#tracked = clock.track?.();
-    const unusable = findUnusableHeader(this.#request.headers);
     if (unusable !== undefined) {
       const failure: ExchangeFailure = {
         sent: false,

@@ -8,6 +8,7 @@
 import type { Agent, Dispatcher } from 'undici';
 import { codeOf } from '../errors.js';
 import { LIMITS } from '../limits.js';
+import { LinkedSet } from '../linked-set.js';
 import { isLoopbackHost } from './address.js';
 import type { Zlib } from './decode.js';
 import type { ExchangeHandle, HttpClient, HttpDispatcher, HttpRequest, ResponseSink } from './exchange.js';
@@ -38,12 +39,25 @@ const nextTurn: typeof setImmediate | undefined =
 export class UndiciClient implements HttpClient, ExchangeOwner {
   readonly #options: ResolvedHttpOptions;
   readonly #loadUndici: () => Promise<Undici>;
-  readonly #underWay = new Set<UndiciExchange>();
+  readonly #underWay = new LinkedSet<UndiciExchange>();
   #modules: Modules | undefined;
   #loading: Promise<Modules> | undefined;
   #agents = new Map<Road, Dispatcher>();
   /** An answer has just ended and undici takes its socket back only in the next turn of the loop. */
   #socketReturning = false;
+  /** What came since, to go when it is back. */
+  #forSocket: { readonly request: HttpRequest; readonly exchange: UndiciExchange }[] = [];
+  readonly #awaitTurn = () => {
+    nextTurn?.(this.#onSocketBack);
+  };
+  readonly #onSocketBack = () => {
+    this.#socketReturning = false;
+    if (this.#forSocket.length === 0) return;
+    const waiting = this.#forSocket;
+    this.#forSocket = [];
+    for (const { request, exchange } of waiting) this.#start(request, exchange);
+  };
+  #address: { readonly href: string; readonly origin: string; readonly path: string } | undefined;
   #keepAliveTimeoutMs: number;
   #closed = false;
 
@@ -68,9 +82,18 @@ export class UndiciClient implements HttpClient, ExchangeOwner {
     this.#underWay.delete(exchange);
     if (!complete || this.#socketReturning || nextTurn === undefined) return;
     this.#socketReturning = true;
-    nextTurn(() => {
-      this.#socketReturning = false;
-    });
+    // undici has not asked for its own turn yet, and is to have it first.
+    queueMicrotask(this.#awaitTurn);
+  }
+
+  /** @internal Kept, for a URL makes its parts anew each time. */
+  addressOf(url: URL): { readonly origin: string; readonly path: string } {
+    const { href } = url;
+    if (this.#address?.href !== href) {
+      const path = url.search === '' ? url.pathname : url.pathname + url.search;
+      this.#address = { href, origin: url.origin, path };
+    }
+    return this.#address;
   }
 
   keepSocketsFor(ms: number): void {
@@ -85,7 +108,7 @@ export class UndiciClient implements HttpClient, ExchangeOwner {
   async closeIdle(): Promise<void> {
     const agents = [...this.#agents.values()];
     this.#agents = new Map();
-    for (const exchange of [...this.#underWay]) exchange.abort();
+    for (const exchange of this.#underWay.all()) exchange.abort();
     await Promise.allSettled(agents.map((agent) => agent.destroy()));
   }
 
@@ -96,7 +119,7 @@ export class UndiciClient implements HttpClient, ExchangeOwner {
 
   /** A call made upon an answer would find that socket busy and open a second one: a handshake dearer than a turn. */
   #startWithSocket(request: HttpRequest, exchange: UndiciExchange): void {
-    if (this.#socketReturning) nextTurn?.(() => this.#start(request, exchange));
+    if (this.#socketReturning) this.#forSocket.push({ request, exchange });
     else this.#start(request, exchange);
   }
 

@@ -7,6 +7,7 @@
  */
 import type { Dispatcher } from 'undici';
 import { codeOf } from '../errors.js';
+import type { Linked } from '../linked-set.js';
 import { BodyDecoder, type DecoderOutput, parseCodings, type Zlib } from './decode.js';
 import {
   type ExchangeFailure,
@@ -34,9 +35,13 @@ const STOPPED = Object.freeze(new Error('This exchange has ended.'));
 export interface ExchangeOwner {
   /** Called once, before the sink hears of the end. `complete`: its socket goes back to the pool. */
   exchangeEnded(exchange: UndiciExchange, complete: boolean): void;
+  addressOf(url: URL): { readonly origin: string; readonly path: string };
 }
 
-export class UndiciExchange implements ExchangeHandle, DecoderOutput {
+export class UndiciExchange implements ExchangeHandle, DecoderOutput, Linked<UndiciExchange> {
+  previous: UndiciExchange | undefined;
+  next: UndiciExchange | undefined;
+  isLinked = false;
   readonly #request: HttpRequest;
   readonly #sink: ResponseSink;
   readonly #owner: ExchangeOwner;
@@ -70,11 +75,12 @@ export class UndiciExchange implements ExchangeHandle, DecoderOutput {
     if (this.#ended) return;
     this.#zlib = zlib;
     const { method, url, headers, body } = this.#request;
+    const { origin, path } = this.#owner.addressOf(url);
     try {
       dispatcher.dispatch(
         {
-          origin: url.origin,
-          path: url.search === '' ? url.pathname : url.pathname + url.search,
+          origin,
+          path,
           method,
           headers: copyHeaders ? { ...headers } : headers,
           body,

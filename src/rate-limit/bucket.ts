@@ -133,6 +133,13 @@ export class Bucket {
     this.#link.stop();
   }
 
+  /** Whether a token could be had without waiting for anything: then it is taken. */
+  acquireNow(): boolean {
+    if (this.#line.length > 0 || this.pausedMs > 0) return false;
+    const taken = this.#link.takeNow();
+    return taken !== undefined && 'grantedInMs' in taken;
+  }
+
   /**
    * Gives the instant of the token, on the monotonic clock: it may have passed. Rejects with ERR_RATE_WAIT_EXCEEDED,
    * ERR_STORE_UNAVAILABLE (`onStoreDown: 'closed'`) or the signal's reason.

@@ -74,8 +74,10 @@ export class Limiter implements Toll {
   pay(urgency: Urgency, options: PayOptions = {}): Promise<number> | undefined {
     if (this.#isClosed) return Promise.reject(closedError());
     const bucket = this.#bucket;
-    if (bucket === undefined && this.pausedMs === 0) return undefined;
-    return this.#wait(urgency, options);
+    const { signal } = options;
+    const hasGone = typeof signal === 'object' && signal.aborted;
+    const isAtHand = !hasGone && (bucket === undefined ? this.pausedMs === 0 : bucket.acquireNow());
+    return isAtHand ? undefined : this.#wait(urgency, options);
   }
 
   /** The server wants nothing for so long. Gives what is left of the pause. */

@@ -12,6 +12,8 @@ import {
   keptIntervalMs,
   type RateLimitStore,
   type Rule,
+  type StoreAtHand,
+  TAKE_NOW,
   type Taken,
   type TakeOptions,
 } from './types.js';
@@ -46,7 +48,7 @@ interface PauseMark {
   nextMs: number;
 }
 
-class MemoryRateLimitStore implements RateLimitStore {
+class MemoryRateLimitStore implements StoreAtHand {
   readonly [LOCAL] = true;
   readonly [ENDS_BY_ITSELF] = true;
   readonly #clock: Clock;
@@ -61,6 +63,10 @@ class MemoryRateLimitStore implements RateLimitStore {
 
   async take(key: string, rules: readonly Rule[], options: TakeOptions = {}): Promise<Taken> {
     options.signal?.throwIfAborted();
+    return this[TAKE_NOW](key, rules);
+  }
+
+  [TAKE_NOW](key: string, rules: readonly Rule[]): Taken {
     const nowMs = this.#clock.monotonic();
     const taken = this.#take(key, rules, nowMs);
     if (nowMs >= this.#nextSweepMs) this.#sweep(nowMs);

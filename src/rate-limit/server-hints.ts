@@ -39,7 +39,10 @@ const LEAST_EPOCH_SECONDS = 1e9;
 const LEAST_EPOCH_MS = 1e12;
 const MAX_NAME_LENGTH = 64;
 /** Of fields that come one by one: up to draft 06, and before there were drafts. */
-const PREFIXES = ['ratelimit', 'x-ratelimit'] as const;
+const SEPARATE_FIELDS = [
+  { prefix: 'ratelimit', remaining: 'ratelimit-remaining', reset: 'ratelimit-reset' },
+  { prefix: 'x-ratelimit', remaining: 'x-ratelimit-remaining', reset: 'x-ratelimit-reset' },
+] as const;
 
 /**
  * How long nothing should be sent, by the head of an answer of any status; undefined where it does not say.
@@ -59,11 +62,13 @@ export function serverPause(head: ResponseHead, nowMs: number): ServerPause | un
     const pauseMs = longestPause(serviceLimits(head), head, isRefusal);
     if (pauseMs > 0) return { pauseMs, from: 'ratelimit' };
   }
-  for (const prefix of PREFIXES) {
-    const remaining = asQuantity(numberOf(headers[`${prefix}-remaining`]));
+  for (const names of SEPARATE_FIELDS) {
+    const left = headers[names.remaining];
+    if (left === undefined && !isRefusal) continue;
+    const remaining = asQuantity(numberOf(left));
     if (!isUsedUp(remaining, isRefusal)) continue;
-    const pauseMs = untilReset(numberOf(headers[`${prefix}-reset`]), head, nowMs) ?? 0;
-    if (pauseMs > 0) return { pauseMs, from: prefix };
+    const pauseMs = untilReset(numberOf(headers[names.reset]), head, nowMs) ?? 0;
+    if (pauseMs > 0) return { pauseMs, from: names.prefix };
   }
   return undefined;
 }
@@ -194,7 +199,7 @@ function policies(field: Field): Mutable<PublishedLimit>[] {
 /** `RateLimit-Limit`, `-Remaining`, `-Reset`, and the same behind an `X-`. */
 function separateFields(
   head: ResponseHead,
-  prefix: (typeof PREFIXES)[number],
+  prefix: (typeof SEPARATE_FIELDS)[number]['prefix'],
   nowMs: number,
 ): Mutable<PublishedLimit> {
   const { headers } = head;

@@ -10,7 +10,14 @@ import { within } from '../credentials/deadline.js';
 import { GrantLog } from './grant-log.js';
 import { LocalShare } from './local-share.js';
 import { storeUnavailable } from './refusal.js';
-import { ENDS_BY_ITSELF, type RateLimitStore, type Rule, type Taken } from './types.js';
+import {
+  ENDS_BY_ITSELF,
+  type RateLimitStore,
+  type Rule,
+  type StoreAtHand,
+  TAKE_NOW,
+  type Taken,
+} from './types.js';
 
 /** Why the shared count does not hold: the store failed, did not answer, answered nonsense, or has lost its count. */
 export type DegradedReason = 'unavailable' | 'timeout' | 'malformed' | 'incomplete';
@@ -121,6 +128,14 @@ export class StoreLink {
       return this.#without();
     }
     return await this.#heard(taken, askedAtMs, signal);
+  }
+
+  /** As `take`, of a store that is never away: nothing has to be remembered for that. Undefined: it is another. */
+  takeNow(): Taken | undefined {
+    const { store, key, rules } = this.#options;
+    const takes = (store as StoreAtHand)[TAKE_NOW];
+    if (takes === undefined) return undefined;
+    return takes.call(store, key, rules);
   }
 
   /** For those who have nothing to ask yet: looks whether the store is back. Gives when to look again. */

@@ -62,6 +62,13 @@ export interface RateLimitStore {
   close?(): Promise<void>;
 }
 
+/** On a store that lives in this process: `take` without a promise; what it grants is for now. */
+export const TAKE_NOW: unique symbol = Symbol('takeNow');
+
+export interface StoreAtHand extends RateLimitStore {
+  [TAKE_NOW]?(key: string, rules: readonly Rule[]): Taken;
+}
+
 /** On a store of this library, in whatever copy: each of its operations ends within a bound of its own. */
 export const ENDS_BY_ITSELF = Symbol.for('mcp-holdfast.endsByItself');
 

@@ -2,49 +2,44 @@
  * The handshake, made as often as needed from one captured `initialize`.
  *
  * Guarantees that it carries neither a session id nor a version header, that only its own answer can set
- * a session id, that a token refused on the way is renewed once, and that a server of protocol 2024-11-05 is
- * found where it refuses the POST. Never sends a tool call.
+ * a session id, that a token refused on the way is renewed once, that a server of protocol 2024-11-05 is found
+ * where it refuses the POST, and that a session that was given and comes to nothing is released. Never sends a tool call.
  */
-import type { Clock } from '../clock.js';
+import { type Clock, untilAborted } from '../clock.js';
 import type { Challenge } from '../connection/challenge.js';
 import { classify, PLAIN_CONTEXT, type Verdict } from '../connection/classify.js';
 import type { StreamFacts } from '../connection/route.js';
 import type { Wire } from '../connection/wire.js';
 import type { Credential, CredentialProvider, Rejection } from '../credentials/provider.js';
-import { cleanServerText, HostedMcpError } from '../errors.js';
+import { HostedMcpError } from '../errors.js';
 import { CookieJar } from '../http/headers.js';
 import { isResult, type JsonRpcError, type JsonRpcMessage, type JsonRpcRequest } from '../json-rpc.js';
 import { LIMITS } from '../limits.js';
 import { randomBytes } from '../runtime/digest.js';
 import { LegacyRoad } from '../streams/legacy-sse.js';
 import { Bound } from './handshake-bound.js';
-import { Session } from './session.js';
+import { handshakeError, refusalOf } from './handshake-failures.js';
+import { Releases } from './release.js';
+import { Session, type SessionParts } from './session.js';
 
 export interface HandshakeParts {
   readonly wire: Wire;
   readonly credentials: CredentialProvider;
   readonly target: URL;
   readonly clock: Clock;
+  /** Its own where not given. */
+  readonly releases?: Releases | undefined;
   onMessage(message: JsonRpcMessage, session: Session | undefined): void;
 }
 
-/** The server answered `initialize` with a JSON-RPC error: for the Client that asked, as it is. */
-export class InitializeRefused extends HostedMcpError {
-  readonly answer: JsonRpcError;
-  constructor(answer: JsonRpcError) {
-    super('ERR_PROTOCOL', 'The server refused to open a session', {
-      serverText: cleanServerText(answer.error.message),
-    });
-    this.answer = answer;
-  }
-}
+export { InitializeRefused } from './handshake-failures.js';
 
 /** `initialized` meets another node than `initialize` did: the socket often leads to the right one at the next try. */
 const INITIALIZED_TRIES = 5;
 /** What a server of protocol 2024-11-05 says to a POST where its stream is (MCP 2025-11-25, transports, "Backwards Compatibility"). */
 const NO_POST_HERE: ReadonlySet<number> = new Set([400, 404, 405]);
-/** Method not found, unsupported protocol version (2026-07-28). */
-const WITHOUT_INITIALIZE: ReadonlySet<number> = new Set([-32601, -32022]);
+/** What a server takes a request without a version for (MCP 2025-11-25, transports, "Protocol Version Header"). */
+const ASSUMED_VERSION = '2025-03-26';
 
 /** What came of asking for a session once. */
 interface Asked {
@@ -56,8 +51,17 @@ interface Asked {
   readonly triedBoth?: boolean;
 }
 
+/** Who waits for an answer to `initialize`, and until when. */
+interface Waiting {
+  readonly cookies: CookieJar;
+  readonly credential: Credential;
+  readonly number: number;
+  readonly signal: AbortSignal;
+}
+
 export class Handshake {
   readonly #parts: HandshakeParts;
+  readonly releases: Releases;
   /** Fingerprints of this connection's sessions cannot be joined with another's. */
   readonly #fingerprintKey = randomBytes(32);
   #made = 0;
@@ -66,6 +70,7 @@ export class Handshake {
 
   constructor(parts: HandshakeParts) {
     this.#parts = parts;
+    this.releases = parts.releases ?? new Releases(parts);
   }
 
   /**
@@ -96,8 +101,9 @@ export class Handshake {
     // Each reason to ask for another credential counts once: none was sent, its proof lacked a nonce, it was refused.
     for (const renewedFor = new Set<string>(); ; ) {
       const sentWith: Credential = credential;
-      const asked = await this.#ask(initialize, sentWith, bound);
-      const { facts, road } = asked;
+      const asked = await this.#ask(initialize, sentWith, number, bound);
+      const { facts } = asked;
+      let session: Session | undefined;
       try {
         if (signal.aborted) throw signal.reason;
         const verdict = classify(facts, PLAIN_CONTEXT);
@@ -105,16 +111,17 @@ export class Handshake {
         if (reason === undefined || renewedFor.has(reason)) {
           if (verdict.kind !== 'answer') throw handshakeError(verdict, facts, asked.triedBoth);
           if (!isResult(verdict.message)) throw refusalOf(verdict.message as JsonRpcError);
-          const session = this.#session(verdict.message.result, asked, sentWith, number);
+          session = this.#session(verdict.message.result, asked, sentWith, number);
           await this.#announce(session, bound);
           return session;
         }
         renewedFor.add(reason);
       } catch (error) {
-        road?.end();
+        if (session === undefined) this.#leave(asked, sentWith, number);
+        else this.releases.release(session);
         throw error;
       }
-      road?.end();
+      this.#leave(asked, sentWith, number);
       const rejected = rejectionOf(sentWith, facts);
       const scope = rejected.status === 403 ? rejected.scope : undefined;
       credential = await bound.aside(credentials.acquire(target, { signal, rejected, scope }));
@@ -122,18 +129,24 @@ export class Handshake {
   }
 
   /** Asks in the protocol that was found; where that is refused as unknown, in the other one. */
-  async #ask(initialize: JsonRpcRequest, credential: Credential, bound: Bound): Promise<Asked> {
+  async #ask(
+    initialize: JsonRpcRequest,
+    credential: Credential,
+    number: number,
+    bound: Bound,
+  ): Promise<Asked> {
     const { signal } = bound;
     const wasLegacy = this.#isLegacy;
     this.#isLegacy = false;
-    const first = await this.#askIn(wasLegacy, initialize, credential, bound);
+    const first = await this.#askIn(wasLegacy, initialize, credential, number, bound);
     const { status = 0, relation } = first.facts;
     const isElsewhere = first.road === undefined && relation !== 'own' && NO_POST_HERE.has(status);
     if (!isElsewhere || signal.aborted) {
       this.#isLegacy = wasLegacy && (first.road !== undefined || status >= 400);
       return first;
     }
-    const second = await this.#askIn(!wasLegacy, initialize, credential, bound).catch((error: unknown) => {
+    const asking = this.#askIn(!wasLegacy, initialize, credential, number, bound);
+    const second = await asking.catch((error: unknown) => {
       // That nothing came of it in time says less than the refusal.
       if (HostedMcpError.isInstance(error) && error.code === 'ERR_TIMEOUT') return undefined;
       throw error;
@@ -149,6 +162,7 @@ export class Handshake {
     isLegacy: boolean,
     initialize: JsonRpcRequest,
     credential: Credential,
+    number: number,
     bound: Bound,
   ): Promise<Asked> {
     await bound.pay();
@@ -163,7 +177,13 @@ export class Handshake {
       ...(!isLegacy && { toll: 'paid' as const }),
       onMessage: (each: JsonRpcMessage) => onMessage(each, undefined),
     };
-    if (!isLegacy) return { facts: await wire.send(request, way), cookies };
+    if (!isLegacy) {
+      // Who looks at the moment of sending has no nonce mended on the way.
+      const hook = credential.answered === undefined ? 'onSent' : 'attach';
+      const sent = (stop: AbortSignal, left: () => void) =>
+        wire.send(request, { ...way, signal: stop, [hook]: left });
+      return this.#heard(sent, { cookies, credential, number, signal });
+    }
     const road = new LegacyRoad({ clock, wire, url: target, cookies, onMessage });
     const refusal = await road.open(credential, signal);
     if (refusal !== undefined) return { facts: refusal, cookies };
@@ -175,18 +195,57 @@ export class Handshake {
     }
   }
 
+  /** Whoever stops waiting for the answer has not taken the request back: it may bring a session all the same. */
+  async #heard(
+    send: (stop: AbortSignal, left: () => void) => Promise<StreamFacts>,
+    { cookies, credential, number, signal }: Waiting,
+  ): Promise<Asked> {
+    const stop = new AbortController();
+    let hasLeft = false;
+    const answer = send(stop.signal, () => {
+      hasLeft = true;
+    });
+    try {
+      return { facts: await untilAborted(answer, signal), cookies };
+    } catch (error) {
+      if (!signal.aborted) throw error;
+      if (!hasLeft) {
+        stop.abort();
+        answer.catch(() => {});
+        throw error;
+      }
+      const looked = answer.then((facts) => this.#leave({ facts, cookies }, credential, number));
+      this.releases.late(looked, () => stop.abort());
+      throw error;
+    }
+  }
+
+  /** Nothing comes of what was asked: what the server has given us all the same is given back. */
+  #leave({ facts, cookies, road }: Asked, credential: Credential, number: number): void {
+    road?.end();
+    const { status = 0, sessionIds } = facts;
+    // What a refusal calls a session is none of ours.
+    if (road !== undefined || status < 200 || status >= 300) return;
+    let id: string | undefined;
+    try {
+      id = checkedSessionId(sessionIds);
+    } catch {
+      // Of two ids one may be somebody else's.
+    }
+    if (id === undefined) return;
+    const session = this.#make({ number, id, protocolVersion: ASSUMED_VERSION, credential, cookies });
+    this.releases.release(session);
+  }
+
   /** A session known by its id only, from before a restart. */
   resume(id: string, protocolVersion: string, credential: Credential, number: number): Session {
-    return new Session({
-      number,
-      id: checkedSessionId([id]),
-      protocolVersion,
-      result: {},
-      credential,
-      cookies: new CookieJar(this.#parts.clock),
-      establishedAtMs: this.#parts.clock.now(),
-      fingerprintKey: this.#fingerprintKey,
-    });
+    const cookies = new CookieJar(this.#parts.clock);
+    return this.#make({ number, id: checkedSessionId([id]), protocolVersion, credential, cookies });
+  }
+
+  #make(known: Omit<SessionParts, 'result' | 'establishedAtMs' | 'fingerprintKey'> & Partial<SessionParts>) {
+    const fingerprintKey = this.#fingerprintKey;
+    return new Session({ result: {}, establishedAtMs: this.#parts.clock.now(), fingerprintKey, ...known });
   }
 
   #session(
@@ -206,17 +265,8 @@ export class Handshake {
         'The server opened a session without naming a protocol version',
       );
     }
-    const session = new Session({
-      number,
-      id: checkedSessionId(facts.sessionIds),
-      protocolVersion,
-      result,
-      credential,
-      cookies,
-      road,
-      establishedAtMs: this.#parts.clock.now(),
-      fingerprintKey: this.#fingerprintKey,
-    });
+    const id = checkedSessionId(facts.sessionIds);
+    const session = this.#make({ number, id, protocolVersion, result, credential, cookies, road });
     road?.carry(session);
     return session;
   }
@@ -226,7 +276,7 @@ export class Handshake {
     const { signal } = bound;
     for (let left = INITIALIZED_TRIES; ; left -= 1) {
       await bound.pay();
-      const facts = await wire.send(
+      const sent = wire.send(
         { jsonrpc: '2.0', method: 'notifications/initialized' },
         {
           session,
@@ -236,11 +286,14 @@ export class Handshake {
           onMessage: (message) => this.#parts.onMessage(message, session),
         },
       );
+      // Whatever else holds it up.
+      const facts = await untilAborted(sent, signal);
       if (signal.aborted) throw signal.reason;
       const verdict = classify(facts, PLAIN_CONTEXT);
       if (verdict.kind === 'accepted') return;
       const elsewhere = verdict.kind === 'session-lost' || verdict.kind === 'session-suspect';
       if (!elsewhere || left <= 1) {
+        session.isForgotten = verdict.kind === 'session-lost' && !verdict.tentative;
         throw handshakeError(verdict, facts);
       }
     }
@@ -290,75 +343,4 @@ function checkedSessionId(values: readonly string[]): string | undefined {
     throw new HostedMcpError('ERR_PROTOCOL', 'The server gave a session id that cannot be used');
   }
   return id;
-}
-
-/** A server without `initialize` speaks a later protocol only: that is said by name, not as "method not found". */
-function refusalOf(answer: JsonRpcError): HostedMcpError {
-  if (!WITHOUT_INITIALIZE.has(answer.error.code)) return new InitializeRefused(answer);
-  return new HostedMcpError(
-    'ERR_PROTOCOL',
-    'The server does not open sessions with initialize: it speaks protocol 2026-07-28 or later only, which this client does not; a Client of SDK v2 that negotiates does, over HostedTransport',
-    { method: 'initialize', serverText: cleanServerText(answer.error.message) },
-  );
-}
-
-function handshakeError(verdict: Verdict, facts: StreamFacts, triedBoth = false): HostedMcpError {
-  const fields = {
-    method: 'initialize',
-    status: facts.status,
-    serverText: facts.text === undefined ? undefined : cleanServerText(facts.text),
-    retryAfterMs: facts.retryAfterMs,
-  };
-  const away = facts.status !== undefined && facts.status >= 500;
-  switch (verdict.kind) {
-    case 'not-sent':
-      return new HostedMcpError('ERR_NOT_SENT', 'The server could not be reached to open a session', {
-        ...fields,
-        retryable: true,
-        cause: { code: verdict.code },
-      });
-    case 'cut':
-      return new HostedMcpError('ERR_NOT_SENT', 'The handshake was cut off', {
-        ...fields,
-        retryable: true,
-        cause: { code: verdict.code },
-      });
-    case 'credential':
-      return new HostedMcpError(
-        'ERR_CREDENTIAL_REJECTED',
-        'The server refused the credential at the handshake',
-        fields,
-      );
-    case 'scope':
-      return new HostedMcpError('ERR_INSUFFICIENT_SCOPE', 'The credential may not open a session', {
-        ...fields,
-        requiredScope: verdict.requiredScope,
-      });
-    case 'limited':
-      return new HostedMcpError('ERR_RATE_LIMITED', 'The server limits how often sessions are opened', {
-        ...fields,
-        retryable: true,
-        retryAfterMs: verdict.retryAfterMs ?? 1_000,
-      });
-    case 'session-lost':
-    case 'session-suspect':
-      return new HostedMcpError(
-        'ERR_SESSION_LOST',
-        'The server forgot the session between two messages of the handshake',
-        { retryable: true },
-      );
-    case 'failed':
-      return new HostedMcpError(
-        verdict.code,
-        triedBoth
-          ? `No session, neither by Streamable HTTP nor by HTTP+SSE (2024-11-05): ${verdict.reason}`
-          : `No session: ${verdict.reason}`,
-        { ...fields, retryable: away },
-      );
-    default:
-      return new HostedMcpError('ERR_PROTOCOL', 'The server did not complete the handshake', {
-        ...fields,
-        retryable: away,
-      });
-  }
 }

@@ -2,10 +2,9 @@
  * Keeps one usable session: opens it, tells whether it is lost, replaces it.
  *
  * Guarantees that however many callers meet a loss there is one handshake; that the old session is given
- * up only when the new one stands; and that whatever arrives late is released, not used. Never re-sends a
- * call: it only says on which session the next one may go.
+ * up only when the new one stands; and that whatever arrives late is released, not used. Never re-sends a call.
  */
-import { fullJitter } from '../clock.js';
+import { fullJitter, untilAborted } from '../clock.js';
 import { withRetries } from '../connection/retry.js';
 import type { Credential } from '../credentials/provider.js';
 import { HostedMcpError } from '../errors.js';
@@ -15,6 +14,7 @@ import { closedError, SetUpFailed, unstableError } from './failures.js';
 import { Handshake } from './handshake.js';
 import type { KeeperParts, LossCause, Suspicion } from './keeper-parts.js';
 import { Prober } from './probe.js';
+import { Releases } from './release.js';
 import type { Session } from './session.js';
 import { type ConnectionState, StateMachine } from './state.js';
 
@@ -23,8 +23,11 @@ const SUSPECTS_IN_ROW = 3;
 const DEATHS_TO_LEARN_FROM = 2;
 /** A failed set-up is tried once more on a new session. */
 const SET_UP_TRIES = 2;
+/** No further try helps until somebody has seen to the credential. */
+const BLOCKING: ReadonlySet<string> = new Set(['ERR_REAUTHORIZATION_REQUIRED', 'ERR_CREDENTIAL_REJECTED']);
 
 export class SessionKeeper {
+  readonly releases: Releases;
   readonly #parts: KeeperParts;
   readonly #handshake: Handshake;
   readonly #breaker: Breaker;
@@ -54,7 +57,8 @@ export class SessionKeeper {
 
   constructor(parts: KeeperParts) {
     this.#parts = parts;
-    this.#handshake = new Handshake(parts);
+    this.releases = new Releases(parts);
+    this.#handshake = new Handshake({ ...parts, releases: this.releases });
     this.#breaker = new Breaker(parts.clock);
     this.#prober = new Prober({ ...parts, method: parts.options.probe, signal: this.#ended.signal });
     this.#bound = parts.options.boundToToken === true;
@@ -88,8 +92,7 @@ export class SessionKeeper {
   adopt(make: (number: number) => Session): void {
     if (this.state === 'closed' || this.#opening !== undefined) return;
     const previous = this.#session;
-    const session = this.#take(make(this.#numbered + 1));
-    this.#parts.onEstablished(session, previous, 'the server needs no session');
+    this.#stands(this.#take(make(this.#numbered + 1)), previous, 'the server needs no session', 'credential');
   }
 
   /** Takes up a session of before a restart; it is believed until a server says otherwise. */
@@ -121,8 +124,7 @@ export class SessionKeeper {
       if (verdict !== 'refused') {
         if (verdict === 'alive') this.#diedOfChange = 0;
         // Undecided: the session stays, and the next call's own answer will tell.
-        if (session.acceptedGeneration < credential.generation)
-          session.acceptedGeneration = credential.generation;
+        session.acceptedGeneration = Math.max(session.acceptedGeneration, credential.generation);
         return undefined;
       }
       return this.#replaceAfterChange(session);
@@ -144,20 +146,20 @@ export class SessionKeeper {
     const named = strong && otherwise.kind !== 'answer';
     const doubtful = untried && !named;
     if ((session.suspects >= SUSPECTS_IN_ROW && !doubtful) || (untried && named)) {
-      this.#giveUpOnDoubt(session, reason);
+      this.#giveUpOnDoubt(session, reason, named);
       return 'lost';
     }
     if (this.#parts.clock.monotonic() < session.acquittedUntilMs) return 'kept';
     if (!this.#prober.isOfUse) {
       if (!strong || doubtful) return 'kept';
-      this.#giveUpOnDoubt(session, reason);
+      this.#giveUpOnDoubt(session, reason, named);
       return 'lost';
     }
     const verdict = await this.#prober.ask(session, credential);
     if (session !== this.#session) return session.phase === 'ended' ? 'lost' : 'kept';
     if (verdict !== 'refused') return 'kept';
     if (doubtful && this.#prober.refusedOnFresh()) return 'kept';
-    const opening = this.#giveUpOnDoubt(session, reason);
+    const opening = this.#giveUpOnDoubt(session, reason, true);
     // Twice on the word of pings of which none was ever answered: are they worth anything?
     if (++this.#givenUpOnPing > 1) this.#calibrate(opening);
     return 'lost';
@@ -177,6 +179,7 @@ export class SessionKeeper {
    */
   lost(session: Session, reason: string, tentative: boolean, { counts = true, opens = true } = {}): void {
     if (session !== this.#session || this.state === 'closed') return;
+    session.isForgotten = !tentative;
     if (!tentative) this.#drop(session, reason, counts);
     if (this.#opening !== undefined || this.state === 'unstable') return;
     if (opens) this.#open(reason, tentative ? session : undefined).catch(() => {});
@@ -206,14 +209,20 @@ export class SessionKeeper {
     return session;
   }
 
-  /** No session from here on; gives the one that stood, for a DELETE. */
-  close(): Session | undefined {
+  /** No session from here on; gives the one that stood, for a DELETE. `listens`: there is time for one that is being opened. */
+  close(listens: boolean): Session | undefined {
     const session = this.#session;
     if (!this.#machine.move('closed')) return undefined;
     this.#session = undefined;
     if (session !== undefined) session.phase = 'ended';
+    this.releases.close(listens);
     this.#ended.abort(closedError());
     return session;
+  }
+
+  /** After `close()`: when all that was being opened or deleted has come to its end. */
+  released(): Promise<void> {
+    return this.releases.settled(this.#opening);
   }
 
   /** A session that nobody had to open. */
@@ -226,7 +235,9 @@ export class SessionKeeper {
     return session;
   }
 
-  #giveUpOnDoubt(session: Session, reason: string): Promise<Session> | undefined {
+  /** `isSaid`: the server itself has said it, and not only failed again and again. */
+  #giveUpOnDoubt(session: Session, reason: string, isSaid: boolean): Promise<Session> | undefined {
+    session.isForgotten = isSaid;
     this.#drop(session, reason);
     this.#inDoubt = true;
     return this.#opening ?? (this.state === 'unstable' ? undefined : this.#open(reason));
@@ -316,11 +327,10 @@ export class SessionKeeper {
       });
       this.#numbered = number;
       try {
-        await this.#parts.setUp(session, this.#last, reason, signal);
+        await untilAborted(this.#parts.setUp(session, this.#last, reason, signal), signal);
         return session;
       } catch (error) {
-        session.phase = 'ended';
-        this.#discard(session);
+        this.releases.release(session);
         if (signal.aborted) throw signal.reason;
         if (setUps >= SET_UP_TRIES) throw new SetUpFailed(error);
       }
@@ -331,7 +341,7 @@ export class SessionKeeper {
     const previous = this.#last;
     const restMs = kept !== undefined && cause === 'server' ? this.#breaker.lost(kept.answered) : undefined;
     if (restMs !== undefined) {
-      this.#discard(session);
+      this.releases.release(session);
       if (kept !== undefined && kept === this.#session) {
         kept.phase = 'ended';
         this.#session = undefined;
@@ -341,7 +351,7 @@ export class SessionKeeper {
       throw unstableError(reason, restMs);
     }
     if (!this.#machine.move('ready')) {
-      this.#discard(session);
+      this.releases.release(session);
       throw closedError();
     }
     this.#hasStood = true;
@@ -351,12 +361,17 @@ export class SessionKeeper {
     this.#inDoubt = false;
     this.#failure = undefined;
     this.#rest = undefined;
-    if (previous !== undefined && previous.phase === 'current') {
+    this.#stands(session, previous, reason, cause);
+    return session;
+  }
+
+  /** The one before it, if it is still there, only finishes what is under way on it. */
+  #stands(session: Session, previous: Session | undefined, reason: string, cause: LossCause): void {
+    if (previous?.phase === 'current' && (previous.isNamed || session.info.era === 'initialize')) {
       previous.phase = cause === 'credential' ? 'retired' : 'ended';
       this.#parts.onLost(previous, reason, cause);
     }
     this.#parts.onEstablished(session, previous, reason);
-    return session;
   }
 
   #failed(error: unknown, kept: Session | undefined): never {
@@ -371,10 +386,7 @@ export class SessionKeeper {
       this.#machine.move('ready');
     } else if (error instanceof SetUpFailed) {
       this.#unstable(failure.reason ?? 'the set-up of the session failed', 5_000);
-    } else if (
-      failure.code === 'ERR_REAUTHORIZATION_REQUIRED' ||
-      failure.code === 'ERR_CREDENTIAL_REJECTED'
-    ) {
+    } else if (BLOCKING.has(failure.code)) {
       this.#machine.move('blocked', failure);
     } else if (failure.code === 'ERR_SESSION_LOST') {
       const restMs = this.#breaker.lost(0);
@@ -384,12 +396,5 @@ export class SessionKeeper {
       this.#machine.move('idle', failure);
     }
     throw failure;
-  }
-
-  #discard(session: Session): void {
-    const { wire } = this.#parts;
-    // It ends with the stream that carries it.
-    if (session.road !== undefined) session.road.end();
-    else wire.delete({ session, credential: session.credential, onMessage: () => {} }).catch(() => {});
   }
 }

@@ -65,6 +65,8 @@ export class Session {
   acquittedUntilMs = 0;
   /** `current` takes new calls; `retired` finishes those under way; `ended` answers nobody any more. */
   phase: 'current' | 'retired' | 'ended' = 'current';
+  /** The server has said itself that it knows it no more: there is nothing left to delete. */
+  isForgotten = false;
   readonly #id: string | undefined;
 
   constructor(parts: SessionParts) {

@@ -8,7 +8,7 @@
  */
 import type { Clock } from '../clock.js';
 import { parseJson } from '../connection/answer.js';
-import type { Route, StreamFacts } from '../connection/route.js';
+import { type Route, routeWith, type StreamFacts } from '../connection/route.js';
 import type { Wire } from '../connection/wire.js';
 import type { Credential } from '../credentials/provider.js';
 import { HostedMcpError } from '../errors.js';
@@ -243,7 +243,7 @@ export class LegacyRoad {
     // Each time, so that none is forgotten for younger ones.
     for (const secret of secretsOf(endpoint)) this.#parts.wire.learnSecret(secret);
     return this.#parts.wire
-      .post(message, { ...way, cookies: this.#parts.cookies }, endpoint)
+      .post(message, routeWith(way, { cookies: this.#parts.cookies }), endpoint)
       .then((facts) => {
         // No answer can be taken up again here.
         const { resume: _, ...others } = facts;
@@ -282,8 +282,7 @@ export class LegacyRoad {
       };
       this.#owed.set(expects, owed);
       signal?.addEventListener('abort', abort, { once: true });
-      const inner: Route = {
-        ...way,
+      const inner = routeWith(way, {
         signal: undefined,
         onSent: () => {
           // Whoever was told that it never left must be right.
@@ -295,7 +294,7 @@ export class LegacyRoad {
           post = handle;
           way.attach?.({ abort, pause: () => {}, resume: () => {} });
         },
-      };
+      });
       this.#post(message, inner, endpoint).then(
         (facts) => {
           if (!isTaken(facts)) settle(facts);

@@ -178,7 +178,7 @@ function exchanged(body: Body): Promise<{ bytes: Uint8Array; failure: ExchangeFa
         end: () => over(undefined),
         fail: over,
       },
-      { exchangeEnded: () => {} },
+      { exchangeEnded: () => {}, addressOf: ({ origin, pathname }: URL) => ({ origin, path: pathname }) },
       MAX_BYTES,
     );
     let coded = body.payload;

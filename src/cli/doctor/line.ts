@@ -224,6 +224,7 @@ export class Line {
     const timer = this.#clock.setTimeout(() => ended.abort(new Error('no time left')), GOODBYE_MS);
     try {
       await untilAborted(Promise.allSettled([...this.#opening]), ended.signal).catch(() => {});
+      await untilAborted(this.#handshake.releases.settled(), ended.signal).catch(() => {});
       await Promise.allSettled([...this.#sessions].map((session) => this.#end(session, ended.signal)));
     } finally {
       timer.clear();

@@ -1,7 +1,9 @@
 import { describe, expect, it } from 'vitest';
-import { CookieJar, findUnusableHeader } from '../../../src/http/headers.js';
+import { CookieJar, HeaderCheck } from '../../../src/http/headers.js';
 
-describe('findUnusableHeader', () => {
+const findUnusableHeader = (headers: Record<string, string>) => new HeaderCheck().findUnusable(headers);
+
+describe('what is unusable in headers', () => {
   it('lets visible ASCII, tabs and latin1 pass', () => {
     expect(
       findUnusableHeader({
@@ -25,6 +27,16 @@ describe('findUnusableHeader', () => {
     expect(findUnusableHeader({ 'a b': '1' })).toBeDefined();
     expect(findUnusableHeader({ 'a\r\nb': '1' })).not.toContain('\n');
     expect(findUnusableHeader({ '': '1' })).toBeDefined();
+  });
+
+  it('is found under a name that was good before, and after any number of names', () => {
+    const check = new HeaderCheck();
+    expect(check.findUnusable({ a: '1' })).toBeUndefined();
+    expect(check.findUnusable({ a: '1\n' })).toContain('header a');
+    expect(check.findUnusable({ a: '1' })).toBeUndefined();
+    for (let name = 0; name < 1_000; name += 1) check.findUnusable({ [`n${name}`]: '1' });
+    expect(check.findUnusable({ n999: '\0' })).toContain('n999');
+    expect(check.findUnusable({ n1: '\0' })).toContain('n1');
   });
 });
 
