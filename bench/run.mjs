@@ -1,143 +1,113 @@
-// npm run bench: figures of this machine, as ratios of one run, written to bench/RESULTS.md.
-import { execFileSync, spawn } from 'node:child_process';
-import { once } from 'node:events';
+// npm run bench: figures of this machine, as ratios of one run, written to bench/RESULTS.md with their plots.
 import { readFileSync, writeFileSync } from 'node:fs';
 import { cpus } from 'node:os';
-import { fileURLToPath } from 'node:url';
-import { measureCpu } from './cpu.mjs';
-import { measureGates } from './gates.mjs';
-import { measureRateLimit } from './rate-limit.mjs';
-import { thousandCallers } from './thousand.mjs';
+import { cellFilter, readArguments } from './arguments.mjs';
+import { bundleBaseline } from './cpu/bundle.mjs';
+import { CONTENDERS } from './cpu/contenders.mjs';
+import { peerVersions } from './cpu/peers.mjs';
+import { table } from './kit/markdown.mjs';
+import { startServer } from './kit/processes.mjs';
+import { SECTIONS } from './sections.mjs';
 
-const HELP = `npm run bench -- [--rounds N] [--calls N] [--json] [--no-write]
+const NAMES = SECTIONS.map(({ name }) => name);
+const HELP = `npm run bench -- [--only NAMES] [--quick] [--json] [--no-write] [--rounds N] [--calls N]
+                 [--contenders NAMES] [--answers NAMES] [--concurrency NAMES]
 
-Measures client CPU per call (ours, the SDK's stock transport, raw undici.request), what gates and an audit add,
-1,000 callers at a token's expiry, and import times. Writes bench/RESULTS.md unless --no-write.`;
+What a call costs beside the SDKs, other clients and undici.request by hand; what a loss, a refresh, a session, a tool and a
+limit cost; and where the CPU goes. Names are separated by commas.
 
-const args = process.argv.slice(2);
-if (args.includes('--help')) {
+  --only NAMES         these sections: ${NAMES.join(', ')}
+  --quick              fewer rounds and calls, nothing written
+  --json               the figures as JSON on standard output, instead of the page
+  --no-write           nothing written; nor is it where not all was measured
+  --rounds N           alternating rounds (7)
+  --calls N            times the usual number of calls in a round (1)
+  --contenders NAMES   of the section cpu: ${Object.keys(CONTENDERS).join(', ')}
+  --answers NAMES      of the section cpu: json, sse, small, large
+  --concurrency NAMES  of the section cpu: 1, 64, 512
+  --help               this text
+
+Some fifteen minutes on a machine with nothing else to do. The first run fetches 25 MB of packages into .tmp/bench.
+Exit status: 0, or 2 for a usage error.`;
+
+const given = readGiven();
+if (given.help) {
   process.stdout.write(`${HELP}\n`);
   process.exit(0);
 }
-const number = (name, otherwise) => {
-  const at = args.indexOf(name);
-  return at < 0 ? otherwise : Number(args[at + 1]);
-};
-const asJson = args.includes('--json');
-const progress = (line) => {
-  if (process.stderr.isTTY) process.stderr.write(`\r${line.padEnd(60)}`);
-};
-
-const server = spawn(process.execPath, [fileURLToPath(new URL('server.mjs', import.meta.url))], {
-  stdio: ['pipe', 'pipe', 'inherit'],
-});
-const [firstLine] = await once(server.stdout, 'data');
-const port = Number(String(firstLine));
-
-const cpu = await measureCpu(port, {
-  rounds: number('--rounds', 7),
-  calls: number('--calls', 1_500),
-  say: progress,
-});
-const gates = await measureGates(port, {
-  rounds: number('--rounds', 7),
-  calls: number('--calls', 1_500),
-  say: progress,
-});
-progress('what a rate limit adds');
-const rateLimit = await measureRateLimit(port);
-progress('1,000 callers at the expiry of their token');
-const thousand = await thousandCallers();
-const imports = Object.fromEntries(
-  ['mcp-holdfast', 'mcp-holdfast/client', 'mcp-holdfast/redis', 'mcp-holdfast/testing'].map((name) => [
-    name,
-    importMs(name),
-  ]),
+const isWhole = [given.only, given.contenders, given.answers, given.concurrency].every(
+  (each) => each.length === 0,
 );
-progress('');
-server.stdin.end();
+const wanted = SECTIONS.filter(({ name }) => given.only.length === 0 || given.only.includes(name));
+const startedMs = performance.now();
+const options = {
+  rounds: given.rounds,
+  calls: given.calls,
+  quick: given.quick === true,
+  names: given.contenders.length > 0 ? given.contenders : Object.keys(CONTENDERS),
+  cells: cellFilter(given),
+  baseline: await bundleBaseline(),
+  say: (line) =>
+    process.stderr.write(
+      `${String(Math.round((performance.now() - startedMs) / 1_000)).padStart(5)} s  ${line}\n`,
+    ),
+};
 
-const version = (name) =>
-  JSON.parse(readFileSync(new URL(`../node_modules/${name}/package.json`, import.meta.url))).version;
-const report = { date: new Date().toISOString().slice(0, 10), cpu, gates, rateLimit, thousand, imports };
-const text = markdown(report);
-if (!args.includes('--no-write')) writeFileSync(new URL('RESULTS.md', import.meta.url), text);
-process.stdout.write(asJson ? `${JSON.stringify(report, null, 2)}\n` : text);
-
-function importMs(name) {
-  const code = `const s = performance.now(); await import('${name}'); process.stdout.write(String(performance.now() - s))`;
-  const times = Array.from({ length: 5 }, () =>
-    Number(execFileSync(process.execPath, ['--input-type=module', '-e', code])),
-  );
-  return Math.round(times.sort((a, b) => a - b)[2]);
+const server = await startServer();
+const found = {};
+try {
+  for (const { name, measure } of wanted) found[name] = await measure(server.port, options);
+} finally {
+  await server.close();
 }
 
-function markdown({
-  date,
-  cpu: rows,
-  gates: gateRows,
-  rateLimit: limits,
-  thousand: figures,
-  imports: times,
-}) {
-  const ratio = (a, b) => `${(a / b).toFixed(2)}x`;
-  const us = (value) => `${Math.round(value)}`;
-  const tenth = (value) => value.toFixed(1);
-  const signed = (value) => `${value < 0 ? '' : '+'}${Math.round(value)}`;
+const measured = wanted.filter(({ name }) => found[name] !== undefined);
+const targets = measured.flatMap(({ name, targets: of }) => of?.(found[name]) ?? []);
+const plots = Object.assign({}, ...measured.map(({ name, plots: of }) => of?.(found[name]) ?? {}));
+const facts = {
+  date: new Date().toISOString().slice(0, 10),
+  machine: `${cpus().length} x ${cpus()[0]?.model.trim() ?? 'unknown processor'}, ${process.platform}`,
+  versions: versions(),
+};
+const text = page();
+if (isWhole && !given.noWrite) {
+  writeFileSync(new URL('RESULTS.md', import.meta.url), text);
+  for (const [file, svg] of Object.entries(plots)) writeFileSync(new URL(file, import.meta.url), svg);
+  options.say('bench/RESULTS.md is written');
+}
+process.stdout.write(given.json ? `${JSON.stringify({ ...facts, targets, ...found }, null, 2)}\n` : text);
+
+function page() {
+  const said = facts.versions.map(([name, version]) => `${name} ${version}`).join(', ');
+  const promises = targets.map(({ text: promise, found: value, holds }) => [
+    promise,
+    value,
+    holds ? 'yes' : 'no',
+  ]);
+  const parts = measured.map(({ name, title, page: of }) => `## ${title}\n\n${of(found[name], options)}`);
   return `# Figures
 
-${date}, ${cpus().length} x ${cpus()[0]?.model.trim() ?? 'unknown processor'}, Node ${process.versions.node}, SDK ${version('@modelcontextprotocol/sdk')}, undici ${version('undici')}.
-Written by \`npm run bench\`. The machine is shared: read ratios, not microseconds. Medians of alternating rounds in
-one run; CPU is the client process alone, with a refreshing client-credentials token for all but raw, which has
-a static header and is \`undici.request\` + \`JSON.parse\`.
+${facts.date}, ${facts.machine}. ${said}. Written by \`npm run bench\`. The machine is shared: read
+ratios, not microseconds.
 
-## Client CPU per call
-
-| answer, concurrent | stock transport, µs | HostedTransport, µs | HostedClient, µs | raw, µs | stock : HostedTransport | stock : HostedClient | HostedTransport : raw | wall, stock : HostedTransport |
-|---|---|---|---|---|---|---|---|---|
-${rows
-  .map(({ cell, cpu: c, wall: w }) => {
-    const figures = [us(c.stock), us(c.transport), us(c.client), us(c.raw)];
-    const ratios = [
-      ratio(c.stock, c.transport),
-      ratio(c.stock, c.client),
-      ratio(c.transport, c.raw),
-      ratio(w.stock, w.transport),
-    ];
-    return `| ${[cell, ...figures, ...ratios].join(' | ')} |`;
-  })
-  .join('\n')}
-
-The two transports run under the same SDK v1 Client; HostedClient is that Client with the caller's timer its own.
-
-## What an allow-list, a cap and an audit in a file add
-
-| answer, concurrent | without, µs | with allow-list and cap, µs | and with the audit, µs | all of them add |
-|---|---|---|---|---|
-${gateRows
-  .map(({ cell, none, gates: some, all, added }) => {
-    const share = `${(added * 100).toFixed(0)} %`;
-    return `| ${[cell, us(none), us(some), us(all), share].join(' | ')} |`;
-  })
-  .join('\n')}
-
-The last column is the median of the rounds' own ratios.
-
-## What a rate limit of our own adds
-
-Medians of one after the other, alternating rounds, microseconds: asking the memory store ${tenth(limits.memoryTake)}; a bare PING over Redis
-on loopback ${us(limits.ping)}, asking the Redis store ${us(limits.redisTake)} (${ratio(limits.redisTake, limits.ping)} a PING). A whole call without a limit ${us(limits.call)}, with one
-in memory ${us(limits.callMemory)} (${signed(limits.callMemory - limits.call)}), with one in Redis ${us(limits.callRedis)} (${signed(limits.callRedis - limits.call)}),
-without one and after a bare PING ${us(limits.callPing)} (${signed(limits.callPing - limits.call)}).
-
-## 1,000 callers at the expiry of a token their session is bound to
-
-Counted at the server: ${figures.answered} answered, ${figures.executedOnce} tools run once, ${figures.executedTwice} twice; ${figures.tokenRequests} token request, ${figures.probes} probe, ${figures.initializes} initialize. ${figures.ms} ms in all.
-
-## Import times
-
-${Object.entries(times)
-  .map(([name, ms]) => `\`${name}\` ${ms} ms`)
-  .join(', ')}.
+${promises.length === 0 ? '' : `## Promises\n\n${table(['promise', 'found', 'kept'], promises)}\n\n`}${parts.join('\n\n')}
 `;
+}
+
+function versions() {
+  const installed = ['@modelcontextprotocol/sdk', '@modelcontextprotocol/client', 'undici'].map((name) => [
+    name,
+    JSON.parse(readFileSync(new URL(`../node_modules/${name}/package.json`, import.meta.url), 'utf8'))
+      .version,
+  ]);
+  return [['Node', process.versions.node], ...installed, ...peerVersions()];
+}
+
+function readGiven() {
+  try {
+    return readArguments(process.argv.slice(2), { only: NAMES, contenders: Object.keys(CONTENDERS) });
+  } catch (error) {
+    process.stderr.write(`${error.message}\n\n${HELP}\n`);
+    process.exit(2);
+  }
 }

@@ -7,7 +7,7 @@
  * token, no session id.
  */
 import { type Executed, HostedMcpError } from '../errors.js';
-import { jsonMember, plainMember, quoted, textMember } from '../gates/audit-text.js';
+import { digestMember, jsonMember, plainMember, quoted, textMember } from '../gates/audit-text.js';
 import type { AuditWriter } from '../gates/audit-writer.js';
 import type { CallFacts } from '../gates/gate.js';
 import { shownArguments } from '../gates/shown-arguments.js';
@@ -56,6 +56,10 @@ export class AuditUse {
   /** Of every entry: the server by origin and path, for the rest may hold a secret. */
   readonly #server: string;
   readonly #credential: string;
+  readonly #actorMember: string | undefined;
+  /** Most calls are of the tool and under the token of the call before. */
+  #toolMembers = { tool: undefined as string | undefined, digest: undefined as string | undefined, text: '' };
+  #credentialMember = { generation: undefined as number | undefined, text: '' };
   #timeMs = Number.NaN;
   #timeText = '';
 
@@ -65,6 +69,9 @@ export class AuditUse {
     const { origin, protocol, pathname } = parts.options.url;
     this.#server = textMember('server', `${origin === 'null' ? protocol : origin}${pathname}`);
     this.#credential = `,"credential":{"id":${quoted(parts.options.credentials.id)}`;
+    this.#credentialMember.text = `${this.#credential}}`;
+    const { actor } = writer.settings;
+    this.#actorMember = typeof actor === 'function' ? undefined : textMember('actor', actor);
   }
 
   /** The server's answer, before any gate has seen it; undefined where there is nothing to say of it. */
@@ -180,34 +187,51 @@ export class AuditUse {
     return (
       ',"direction":"out"' +
       textMember('method', facts.method) +
-      (end.requestId === undefined ? '' : jsonMember('requestId', end.requestId)) +
+      (typeof end.requestId === 'number'
+        ? plainMember('requestId', end.requestId)
+        : jsonMember('requestId', end.requestId)) +
       (typeof callId === 'string' ? textMember('callId', callId.slice(0, MOST_TEXT)) : '') +
       textMember('by', end.by) +
-      textMember('actor', this.#actor(facts)) +
+      (this.#actorMember ?? textMember('actor', this.#actor(facts))) +
       (meta === undefined ? '' : textMember('turn', turnOf(facts)?.slice(0, MOST_TEXT))) +
-      textMember('tool', facts.tool?.slice(0, MOST_TEXT)) +
-      textMember('toolDigest', facts.toolDigest) +
-      textMember('arguments', argumentsDigest(facts)) +
+      this.#tool(facts) +
+      digestMember('arguments', argumentsDigest(facts)) +
       (settings.clear.length === 0 ? '' : jsonMember('shown', this.#shown(facts))) +
       plainMember('session', end.session) +
-      `${this.#credential}${plainMember('generation', end.generation)}}` +
+      this.#credentialOf(end.generation) +
       (gates === undefined || gates === '' ? '' : `,"gates":[${gates}]`) +
       plainMember('attempts', end.attempts) +
       (executed === 'unknown' ? ',"executed":"unknown"' : plainMember('executed', executed)) +
-      plainMember('durationMs', rounded(end.durationMs)) +
+      `,"durationMs":${rounded(end.durationMs)}` +
       (error === undefined ? '' : textMember('code', known?.code ?? 'ERR_PROTOCOL')) +
       textMember('gate', known?.gate) +
       (answer?.isError === true ? ',"isError":true' : '') +
       plainMember('rpcCode', answer?.rpcCode) +
-      textMember('result', answer?.digest)
+      digestMember('result', answer?.digest)
     );
+  }
+
+  #tool({ tool, toolDigest }: CallFacts): string {
+    const last = this.#toolMembers;
+    if (tool !== last.tool || toolDigest !== last.digest) {
+      const text = textMember('tool', tool?.slice(0, MOST_TEXT)) + digestMember('toolDigest', toolDigest);
+      this.#toolMembers = { tool, digest: toolDigest, text };
+    }
+    return this.#toolMembers.text;
+  }
+
+  #credentialOf(generation: number | undefined): string {
+    if (generation !== this.#credentialMember.generation) {
+      const text = `${this.#credential}${plainMember('generation', generation)}}`;
+      this.#credentialMember = { generation, text };
+    }
+    return this.#credentialMember.text;
   }
 
   #actor(facts: CallFacts): string | null | undefined {
     const { actor } = this.#writer.settings;
-    if (typeof actor !== 'function') return actor;
     try {
-      const named = actor(facts);
+      const named = typeof actor === 'function' ? actor(facts) : actor;
       return typeof named === 'string' ? named.slice(0, MOST_TEXT) : undefined;
     } catch {
       // Somebody it was, and nobody can say who.
@@ -250,6 +274,10 @@ function jsonDigest(value: unknown): string {
   return sha256(JSON.stringify(value) ?? 'null');
 }
 
-function rounded(ms: number): number {
-  return Math.round(ms * 1_000) / 1_000;
+/** To a thousandth; put together of whole numbers, which is cheaper than to write a broken one. */
+function rounded(ms: number): string {
+  const microseconds = Math.max(0, Math.round(ms * 1_000));
+  const whole = Math.floor(microseconds / 1_000);
+  const rest = microseconds - whole * 1_000;
+  return rest === 0 ? `${whole}` : `${whole}.${rest < 10 ? '00' : rest < 100 ? '0' : ''}${rest}`;
 }

@@ -17,7 +17,33 @@ export interface RecordParts {
   readonly keepsVerdicts: boolean;
   report(chain: CallChain): void;
   took(gate: string, ms: number): void;
+  /** The verdict of a gate as the audit tells it. */
+  saying(gate: string, step: GateStep, verdict: GateAnswer): string;
 }
+
+/** What gates say again and again, made once. */
+export class Sayings {
+  readonly #made = new Map<string, Map<string, string>>();
+
+  of(gate: string, step: GateStep, verdict: GateAnswer): string {
+    let ofGate = this.#made.get(gate);
+    if (ofGate === undefined) {
+      // A gate that is made anew for each call may have a new name each time.
+      if (this.#made.size >= MOST_GATES) this.#made.clear();
+      ofGate = new Map();
+      this.#made.set(gate, ofGate);
+    }
+    const key = step === 'before' && verdict === 'allow' ? 'allow' : `${step} ${verdict}`;
+    let said = ofGate.get(key);
+    if (said === undefined) {
+      said = `{"gate":${quoted(gate)},"step":"${step}","verdict":"${verdict}"}`;
+      ofGate.set(key, said);
+    }
+    return said;
+  }
+}
+
+const MOST_GATES = 100;
 
 export class GateRecord implements Asker {
   readonly gates: readonly Gate[];
@@ -71,7 +97,7 @@ export class GateRecord implements Asker {
   onAsked(gate: string, step: GateStep, verdict: GateAnswer, ms: number): void {
     this.#parts.took(gate, ms);
     if (!this.#parts.keepsVerdicts) return;
-    const said = `"step":"${step}","verdict":"${verdict}"}`;
-    this.verdicts += `${this.verdicts === '' ? '{"gate":' : ',{"gate":'}${quoted(gate)},${said}`;
+    const said = this.#parts.saying(gate, step, verdict);
+    this.verdicts = this.verdicts === '' ? said : `${this.verdicts},${said}`;
   }
 }

@@ -27,7 +27,7 @@ import type { ResolvedSessionOptions } from '../session/options.js';
 import type { Session, SessionInfo } from '../session/session.js';
 import { AuditUse } from './audit-use.js';
 import { callFacts } from './call-facts.js';
-import { GateRecord, type RecordParts } from './gate-record.js';
+import { GateRecord, type RecordParts, Sayings } from './gate-record.js';
 import type { Call } from './ledger.js';
 import type { Stats } from './stats.js';
 import type { ConnectionEvents } from './types.js';
@@ -64,12 +64,14 @@ export class GateUse {
     this.#writer = options.audit;
     if (options.audit !== undefined)
       this.audit = new AuditUse(options.audit, { options, redactor: parts.redactor, book: this.book });
+    const sayings = new Sayings();
     this.#record = {
       clock: options.clock,
       connection: this,
       keepsVerdicts: options.audit !== undefined,
       report: (chain) => emitter.emit('call-chain', chain),
       took: (gate, ms) => stats.gate(gate, ms),
+      saying: (gate, step, verdict) => sayings.of(gate, step, verdict),
     };
     if (!this.#isActive) return;
     // Without the notifications that were lost, nobody else would say so.

@@ -155,7 +155,8 @@ function each<T>(
         );
     }
     context.end();
-    current = judge(answer);
+    if (answer === 'allow') context.told('allow');
+    else current = judge(answer);
   }
   return current;
 }

@@ -1,7 +1,7 @@
 /**
  * A file that takes the lines of an audit.
  *
- * Guarantees that a line is the operating system's when `write()` returns, whole or not at all: what was begun and
+ * Guarantees that lines are the operating system's when `write()` returns, all of them or none: what was begun and
  * failed is taken out again. A file that exists is taken up where its chain ends; one that is no chain is left alone.
  * Never keeps a line to write it later.
  */
@@ -64,16 +64,20 @@ export class AuditFile {
     return this.#file !== undefined;
   }
 
-  /** A line with its break; `seq`: its own, for the name that the file gets when it is full. */
-  write(line: string, seq: number): void {
-    const bytes = Buffer.byteLength(line);
-    if (this.#size > 0 && this.#size + bytes > this.#maxBytes) this.#rotate(seq - 1);
+  /** How many bytes it takes before it is full; the first line of a file always has its place. */
+  get room(): number {
+    return this.#size === 0 ? Number.POSITIVE_INFINITY : this.#maxBytes - this.#size;
+  }
+
+  /** Lines with their breaks; `lastSeq`: of the line before them, for the name that the file gets when it is full. */
+  write(lines: string, bytes: number, lastSeq: number): void {
+    if (bytes > this.room) this.#rotate(lastSeq);
     const file = this.#file;
     if (file === undefined) throw new Error('The audit file is not open');
     let written = 0;
     try {
-      written = writeSync(file, line);
-      while (written < bytes) written += writeSync(file, Buffer.from(line), written);
+      written = writeSync(file, lines);
+      while (written < bytes) written += writeSync(file, Buffer.from(lines), written);
     } catch (error) {
       // Half a line would break the chain for good; if it cannot be taken out either, opening it again does.
       if (written > 0) this.#takeBack(file);

@@ -3,7 +3,7 @@
  *
  * Guarantees one line for each entry, in the order in which they came, each with the hash of the one before; that a
  * line which could not be written is kept and written before the next one; and that `required` refuses calls until
- * it was. Never holds an entry back to the convenience of a sink, never throws into a call.
+ * it was. A sink gets each line at once, and so does a file where the audit is required. Never throws into a call.
  */
 import { OptionReader } from '../option-reader.js';
 import { AuditFile } from './audit-file.js';
@@ -17,7 +17,7 @@ export interface AuditLog {
    * tail of the log was cut off or that the log was written anew; nothing else does.
    */
   readonly head: string;
-  /** Lines that the sink has not taken yet; they are tried again with the next one. */
+  /** Lines that the file or sink has not taken yet: they failed, and are tried again, or wait for their 10 ms. */
   readonly waiting: number;
   /** Writes what is left, and ends it: from here on `required` refuses every call. Never rejects. */
   close(): Promise<void>;
@@ -26,7 +26,11 @@ export interface AuditLog {
 export interface AuditLogOptions {
   /** On whose behalf a call is made. */
   actor?: string | ((call: CallFacts) => string | undefined) | undefined;
-  /** Calls are refused while lines cannot be written. false. */
+  /**
+   * Calls are refused while lines cannot be written, and a line is the operating system's before its call's caller hears
+   * of the end. false: a file gets the lines of 10 ms at once, and those that are left when the process exits; a process
+   * that is killed takes so many with it.
+   */
   required?: boolean | undefined;
   /**
    * Arguments that stand in the log in clear, beside the digest of all of them: `TOOL.PATH`, each part of it may be

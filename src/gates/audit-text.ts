@@ -19,6 +19,12 @@ export function textMember(name: string, value: string | null | undefined): stri
   return `,"${name}":${value === null ? 'null' : quoted(value)}`;
 }
 
+/** Of hexadecimal digits, which need no look. */
+export function digestMember(name: string, value: string | null | undefined): string {
+  if (value === undefined) return '';
+  return value === null ? `,"${name}":null` : `,"${name}":"${value}"`;
+}
+
 /** Of a finite number, or true, or false. */
 export function plainMember(name: string, value: number | boolean | undefined): string {
   return value === undefined ? '' : `,"${name}":${value}`;

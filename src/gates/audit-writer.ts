@@ -2,9 +2,11 @@
  * Writes the entries of an audit: one chain, one line after the other.
  *
  * Guarantees that lines leave in the order in which entries came, that one which was not taken is tried again before
- * the next, and that what had to be given up is counted in the line that follows. Never throws into a call.
+ * the next, and that what had to be given up is counted in the line that follows. Where the audit is required, a line has
+ * left before its call's caller hears of the end; else a file gets the lines of some milliseconds at once, and what is
+ * left when the process exits. Never throws into a call.
  */
-import type { Clock } from '../clock.js';
+import type { Clock, Timer } from '../clock.js';
 import { CHAIN_START, chained, type Link } from './audit-chain.js';
 import { AuditFile } from './audit-file.js';
 import type { CallFacts } from './gate.js';
@@ -21,6 +23,9 @@ export interface AuditSettings {
   readonly results: boolean;
 }
 
+/** Lines of a file that is not required are written together: one by one, they cost more than all else of an audit. */
+const GATHERED_MS = 10;
+const MOST_GATHERED = 200;
 /** Entries that wait for a sink that fails; beyond them the oldest is given up. */
 const MAX_WAITING = 10_000;
 
@@ -36,6 +41,8 @@ export class AuditWriter {
   #isClosed = false;
   /** A sink that takes its time: one line after the other. */
   #writing: Promise<void> | undefined;
+  #gathering: Timer | undefined;
+  readonly #onExit = () => this.#flush();
 
   constructor(target: AuditFile | AuditSink, settings: AuditSettings) {
     this.settings = settings;
@@ -67,13 +74,16 @@ export class AuditWriter {
       this.#waiting.splice(this.#writing === undefined ? 0 : 1, 1);
       this.#lost += 1;
     }
-    this.#flush(clock);
+    const gathers = this.#file?.isOpen === true && !this.settings.required && !this.#isFailing;
+    if (!gathers || this.#waiting.length >= MOST_GATHERED) this.#flush(clock);
+    else this.#gathering ??= clock.setTimeout(() => this.#flush(clock), GATHERED_MS, { background: true });
   }
 
   async close(): Promise<void> {
     this.#flush();
     while (this.#writing !== undefined) await this.#writing.catch(() => {});
     this.#isClosed = true;
+    globalThis.process?.off?.('exit', this.#onExit);
     try {
       this.#file?.close();
     } catch {
@@ -82,6 +92,8 @@ export class AuditWriter {
   }
 
   #flush(clock?: Clock): void {
+    this.#gathering?.clear();
+    this.#gathering = undefined;
     if (this.#isClosed || this.#writing !== undefined) return;
     try {
       this.#open(clock);
@@ -104,6 +116,7 @@ export class AuditWriter {
   #open(clock: Clock | undefined): void {
     if (this.#file === undefined || this.#file.isOpen) return;
     const { last, torn } = this.#file.open();
+    globalThis.process?.once?.('exit', this.#onExit);
     // An empty file does not begin a new chain: the old one may have gone elsewhere.
     if (last !== undefined) this.#last = last;
     if (torn === 0) return;
@@ -111,21 +124,15 @@ export class AuditWriter {
     this.#waiting.unshift(`${time}"event":"recovered","tornBytes":${torn}`);
   }
 
-  /** Writes the first of those that wait. A promise where the sink takes its time. */
+  /** Writes the first of those that wait; to a file, as many as it takes. A promise where the sink takes its time. */
   #write(): Promise<void> | undefined {
-    const members = this.#waiting[0] as string;
-    const lost = this.#lost;
-    const { line, link } = chained(lost === 0 ? members : `${members},"lostBefore":${lost}`, this.#last);
-    const written = () => {
-      this.#last = link;
-      this.#waiting.shift();
-      this.#lost -= lost;
-    };
     if (this.#file !== undefined) {
-      this.#file.write(line, link.seq);
-      written();
+      this.#writeTo(this.#file);
       return undefined;
     }
+    const lost = this.#lost;
+    const { line, link } = this.#next(this.#waiting[0] as string, lost, this.#last);
+    const written = () => this.#written(link, 1, lost);
     const answer = this.#sink?.write(line);
     if (!isThenable(answer)) {
       written();
@@ -140,5 +147,35 @@ export class AuditWriter {
         this.#isFailing = true;
       },
     );
+  }
+
+  #writeTo(file: AuditFile): void {
+    const lost = this.#lost;
+    let link = this.#last;
+    let lines = '';
+    let bytes = 0;
+    let count = 0;
+    for (; count < Math.min(this.#waiting.length, MOST_GATHERED); count += 1) {
+      const next = this.#next(this.#waiting[count] as string, count === 0 ? lost : 0, link);
+      const length = Buffer.byteLength(next.line);
+      // What is beyond goes into the next file.
+      if (count > 0 && bytes + length > file.room) break;
+      lines += next.line;
+      bytes += length;
+      link = next.link;
+    }
+    file.write(lines, bytes, this.#last.seq);
+    this.#written(link, count, lost);
+  }
+
+  #next(members: string, lost: number, last: Link): { readonly line: string; readonly link: Link } {
+    return chained(lost === 0 ? members : `${members},"lostBefore":${lost}`, last);
+  }
+
+  #written(link: Link, count: number, lost: number): void {
+    this.#last = link;
+    this.#lost -= lost;
+    if (count === this.#waiting.length) this.#waiting.length = 0;
+    else this.#waiting.splice(0, count);
   }
 }

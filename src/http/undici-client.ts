@@ -43,6 +43,8 @@ export class UndiciClient implements HttpClient, ExchangeOwner {
   #modules: Modules | undefined;
   #loading: Promise<Modules> | undefined;
   #agents = new Map<Road, Dispatcher>();
+  /** Streams under way, or about to be. */
+  #streams = 0;
   /** An answer has just ended and undici takes its socket back only in the next turn of the loop. */
   #socketReturning = false;
   /** What came since, to go when it is back. */
@@ -71,6 +73,7 @@ export class UndiciClient implements HttpClient, ExchangeOwner {
   exchange(request: HttpRequest, sink: ResponseSink): ExchangeHandle {
     const exchange = new UndiciExchange(request, sink, this, this.#options.maxMessageBytes);
     this.#underWay.add(exchange);
+    if (exchange.isStream) this.#streams += 1;
     // In a microtask even when all is loaded: no sink hears anything before this method has returned.
     if (this.#modules === undefined) void this.#loadAndStart(request, exchange);
     else queueMicrotask(() => this.#startWithSocket(request, exchange));
@@ -80,6 +83,7 @@ export class UndiciClient implements HttpClient, ExchangeOwner {
   /** @internal */
   exchangeEnded(exchange: UndiciExchange, complete: boolean): void {
     this.#underWay.delete(exchange);
+    if (exchange.isStream) this.#streamEnded();
     if (!complete || this.#socketReturning || nextTurn === undefined) return;
     this.#socketReturning = true;
     // undici has not asked for its own turn yet, and is to have it first.
@@ -115,6 +119,17 @@ export class UndiciClient implements HttpClient, ExchangeOwner {
   async close(): Promise<void> {
     this.#closed = true;
     await this.closeIdle();
+  }
+
+  /** The next stream may be a minute away, or never come; what carries streams weighs as much as a session. */
+  #streamEnded(): void {
+    this.#streams -= 1;
+    if (this.#streams > 0) return;
+    for (const road of ['streams', 'loopback-streams'] as const) {
+      const agent = this.#agents.get(road);
+      this.#agents.delete(road);
+      agent?.close().catch(() => {});
+    }
   }
 
   /** A call made upon an answer would find that socket busy and open a second one: a handshake dearer than a turn. */

@@ -66,6 +66,10 @@ export class UndiciExchange implements ExchangeHandle, DecoderOutput, Linked<Und
     this.#bytesLeft = maxBytes;
   }
 
+  get isStream(): boolean {
+    return this.#request.stream === true;
+  }
+
   get hasEnded(): boolean {
     return this.#ended;
   }

@@ -74,10 +74,9 @@ export class Limiter implements Toll {
   pay(urgency: Urgency, options: PayOptions = {}): Promise<number> | undefined {
     if (this.#isClosed) return Promise.reject(closedError());
     const bucket = this.#bucket;
-    const { signal } = options;
-    const hasGone = typeof signal === 'object' && signal.aborted;
-    const isAtHand = !hasGone && (bucket === undefined ? this.pausedMs === 0 : bucket.acquireNow());
-    return isAtHand ? undefined : this.#wait(urgency, options);
+    if (bucket === undefined) return this.pausedMs === 0 ? undefined : this.#wait(urgency, options);
+    const hasGone = typeof options.signal === 'object' && options.signal.aborted;
+    return !hasGone && bucket.acquireNow() ? undefined : this.#wait(urgency, options);
   }
 
   /** The server wants nothing for so long. Gives what is left of the pause. */

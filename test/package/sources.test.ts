@@ -13,6 +13,7 @@ const MAY_IMPORT_SDK = [
   'src/client.ts',
   'src/client-transport.ts',
   'src/hosted-call-timer.ts',
+  'src/hosted-client-direct.ts',
   'src/hosted-client.ts',
   'src/hosted-client-turn.ts',
   'src/hosted-client-errors.ts',

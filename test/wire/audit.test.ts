@@ -1,4 +1,6 @@
-import { readFile } from 'node:fs/promises';
+import { mkdtemp, readFile, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { ElicitRequestSchema } from '@modelcontextprotocol/sdk/types.js';
 import { describe, expect, it } from 'vitest';
 import type { HostedClient, HostedClientOptions } from '../../src/client.js';
@@ -324,20 +326,57 @@ describe('audit as an option', () => {
     await client.callTool(echo('a'));
   });
 
-  it('on a file: the line is there when the caller has its result', async () => {
-    const { mkdtemp, rm } = await import('node:fs/promises');
-    const { join } = await import('node:path');
-    const { tmpdir } = await import('node:os');
-    const folder = await mkdtemp(join(tmpdir(), 'holdfast-audit-'));
-    const file = join(folder, 'audit.jsonl');
-    try {
-      const client = await connect(await startServer(), { audit: auditLog(file) });
-      for (let n = 1; n <= 3; n += 1) {
-        await client.callTool(echo(`${n}`));
-        expect(verifyAudit(await readFile(file, 'utf8'))).toMatchObject({ ok: true, lines: n });
+  describe('on a file', () => {
+    async function withFile(work: (file: string) => Promise<void>) {
+      const folder = await mkdtemp(join(tmpdir(), 'holdfast-audit-'));
+      try {
+        await work(join(folder, 'audit.jsonl'));
+      } finally {
+        await rm(folder, { recursive: true });
       }
-    } finally {
-      await rm(folder, { recursive: true });
     }
+
+    it('that is required: the line is there when the caller has its result', () =>
+      withFile(async (file) => {
+        const audit = auditLog(file, { required: true });
+        const client = await connect(await startServer(), { audit });
+        for (let n = 1; n <= 3; n += 1) {
+          await client.callTool(echo(`${n}`));
+          expect(verifyAudit(await readFile(file, 'utf8'))).toMatchObject({ ok: true, lines: n });
+        }
+      }));
+
+    it('that is not: it is there 10 ms later, with those that came meanwhile', () =>
+      withFile(async (file) => {
+        const scene = await startServer();
+        const audit = auditLog(file);
+        const client = await connect(scene, { audit });
+        const lines = async () => verifyAudit(await readFile(file, 'utf8')).lines;
+        // The first opens the file.
+        await client.callTool(echo('1'));
+        for (let n = 2; n <= 5; n += 1) await client.callTool(echo(`${n}`));
+        expect([await lines(), audit.waiting]).toEqual([1, 4]);
+        await scene.clock.advance(9);
+        expect(await lines()).toBe(1);
+        await scene.clock.advance(1);
+        expect([await lines(), audit.waiting]).toEqual([5, 0]);
+        expect(verifyAudit(await readFile(file, 'utf8'), { head: audit.head }).ok).toBe(true);
+        await client.callTool(echo('6'));
+        await audit.close();
+        expect(await lines()).toBe(6);
+      }));
+
+    it('that is not: hundreds at once do not wait for the time', () =>
+      withFile(async (file) => {
+        const audit = auditLog(file);
+        const client = await connect(await startServer(), { audit });
+        await Promise.all(Array.from({ length: 500 }, (_, n) => client.callTool(echo(`${n}`))));
+        expect(audit.waiting).toBeLessThan(200);
+        await audit.close();
+        expect(verifyAudit(await readFile(file, 'utf8'), { head: audit.head })).toMatchObject({
+          ok: true,
+          lines: 500,
+        });
+      }));
   });
 });

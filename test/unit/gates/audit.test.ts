@@ -1,3 +1,4 @@
+import { spawnSync } from 'node:child_process';
 import { appendFile, mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -25,7 +26,7 @@ const linesOf = (text: string) => text.split('\n').slice(0, -1);
 
 describe('auditLog on a file', () => {
   it('writes a line for each entry at once, and says its last hash', async () => {
-    const log = auditLog(file);
+    const log = auditLog(file, { required: true });
     expect(log.head).toBe(START);
     take(log, { tool: 'a' });
     const [first] = linesOf(await readFile(file, 'utf8'));
@@ -40,6 +41,46 @@ describe('auditLog on a file', () => {
     await log.close();
     take(log, { tool: 'c' });
     expect(linesOf(await readFile(file, 'utf8'))).toHaveLength(2);
+  });
+
+  it('writes what was gathered into as many files as it takes, each line whole', async () => {
+    const log = auditLog(file, { maxFileBytes: 4_096 });
+    for (let n = 0; n < 150; n += 1) take(log, { n, text: 'ü'.repeat(n) });
+    await clock.advance(10);
+    await log.close();
+    const names = await readdir(folder);
+    expect(names.length).toBeGreaterThan(5);
+    let [after, lines] = [START, 0];
+    for (const name of [...names.filter((each) => each !== 'audit.jsonl').sort(), 'audit.jsonl']) {
+      const text = await readFile(join(folder, name), 'utf8');
+      expect(Buffer.byteLength(text)).toBeLessThanOrEqual(4_096);
+      const verdict = verifyAudit(text, { after });
+      expect(verdict).toMatchObject({ ok: true });
+      after = verdict.head;
+      lines += verdict.lines;
+    }
+    expect([after, lines]).toEqual([log.head, 150]);
+  });
+
+  it('writes what is left when the process exits, and not when it was closed before', async () => {
+    const script = (end: string) => `
+      const { auditLog } = await import('mcp-holdfast/gates');
+      const clock = { now: Date.now, setTimeout: () => ({ clear() {} }) };
+      const log = auditLog(process.argv[1]);
+      const writer = log[Symbol.for('mcp-holdfast.AuditLog')];
+      for (let n = 0; n < 20; n += 1) writer.take('"n":' + n, clock);
+      ${end}`;
+    for (const [index, end] of ['process.exit(0)', 'throw new Error("crash")'].entries()) {
+      const path = `${file}.${index}`;
+      spawnSync(process.execPath, ['--input-type=module', '-e', script(end), path], { cwd: process.cwd() });
+      expect(verifyAudit(await readFile(path, 'utf8'))).toMatchObject({ ok: true, lines: 20 });
+    }
+    const before = process.listenerCount('exit');
+    const log = auditLog(file);
+    take(log, { n: 1 });
+    expect(process.listenerCount('exit')).toBe(before + 1);
+    await log.close();
+    expect(process.listenerCount('exit')).toBe(before);
   });
 
   it('opens nothing before the first entry', async () => {
@@ -92,10 +133,10 @@ describe('auditLog on a file', () => {
   });
 
   it('keeps the chain over files that are full', async () => {
-    const log = auditLog(file, { maxFileBytes: 4_096 });
+    const log = auditLog(file, { required: true, maxFileBytes: 4_096 });
     for (let n = 0; n < 100; n += 1) take(log, { n, text: 'x'.repeat(100) });
     await log.close();
-    const again = auditLog(file, { maxFileBytes: 4_096 });
+    const again = auditLog(file, { required: true, maxFileBytes: 4_096 });
     for (let n = 100; n < 110; n += 1) take(again, { n });
     const names = (await readdir(folder)).sort();
     expect(names.length).toBeGreaterThan(5);
@@ -116,12 +157,12 @@ describe('auditLog on a file', () => {
   });
 
   it('goes on where the process ended between a full file and the next one', async () => {
-    const log = auditLog(file, { maxFileBytes: 4_096 });
+    const log = auditLog(file, { required: true, maxFileBytes: 4_096 });
     for (let n = 0; n < 20; n += 1) take(log, { n, text: 'x'.repeat(100) });
     const [, ...full] = (await readdir(folder)).sort();
     await log.close();
     await writeFile(file, '');
-    const next = auditLog(file, { maxFileBytes: 4_096 });
+    const next = auditLog(file, { required: true, maxFileBytes: 4_096 });
     take(next, { n: 'next' });
     const before = verifyAudit(await readFile(join(folder, full.at(-1) as string), 'utf8'), { after: START });
     expect(before).toMatchObject({ ok: full.length === 1 });

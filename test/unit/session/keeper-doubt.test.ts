@@ -213,6 +213,18 @@ describe('a suspect answer', () => {
     expect(count('ping')).toBe(3);
   });
 
+  it('given up, and no other to be had: nothing is left unhandled', async () => {
+    const { keeper, open, next, clock } = scene();
+    const session = await open();
+    next('ping', REFUSED);
+    next('initialize', { status: 415, text: '' });
+
+    expect(await keeper.decide(session, credential(1), VAGUE)).toBe('lost');
+    await clock.settle();
+
+    expect(keeper.state).toBe('idle');
+  });
+
   it('given up twice on a ping’s word, and no other to be had: nothing is asked, nothing left unhandled', async () => {
     const { keeper, open, next, count, clock } = scene();
     next('ping', REFUSED, REFUSED);

@@ -36,7 +36,10 @@ export function scene(options: SessionOptions = {}, parts: Partial<KeeperParts> 
   const deleted: (number | undefined)[] = [];
   /** Replies in turn, by method; what is not scripted goes well. */
   const script = new Map<string, (Reply | Promise<Reply> | (() => never))[]>();
-  const hold: { deletes?: Promise<void> } = {};
+  const hold: {
+    deletes?: Promise<void>;
+    pay?: (urgency: string, signal?: AbortSignal) => Promise<void> | undefined;
+  } = {};
   let opened = 0;
 
   const reply = (message: JsonRpcMessage, sessionSent: boolean): Promise<StreamFacts> | StreamFacts => {
@@ -68,7 +71,7 @@ export function scene(options: SessionOptions = {}, parts: Partial<KeeperParts> 
   };
 
   const wire = {
-    pay: () => undefined,
+    pay: (urgency: string, { signal }: { signal?: AbortSignal }) => hold.pay?.(urgency, signal),
     send: async (message: JsonRpcMessage, way: { session?: Session }) =>
       reply(message, way.session !== undefined),
     delete: async ({ session }: { session?: Session }) => {
@@ -78,8 +81,13 @@ export function scene(options: SessionOptions = {}, parts: Partial<KeeperParts> 
     },
   } as unknown as Wire;
 
-  const held = { current: credential(1) };
-  const credentials = { acquire: async () => held.current } as unknown as CredentialProvider;
+  const held = { current: credential(1), asked: 0 };
+  const credentials = {
+    acquire: async () => {
+      held.asked += 1;
+      return held.current;
+    },
+  } as unknown as CredentialProvider;
   const setUps: { number: number; previous: number | undefined; reason: string; signal: AbortSignal }[] = [];
   const keeper = new SessionKeeper({
     clock,
