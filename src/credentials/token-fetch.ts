@@ -72,6 +72,7 @@ export class TokenHttp {
   readonly #given: HttpFetch | undefined;
   readonly #guard: AddressGuard | undefined;
   #own: Promise<OwnFetch> | undefined;
+  #underWay = 0;
 
   /** `guard`: where addresses come from discovery, not from the app. */
   constructor(clock: Clock, fetch: HttpFetch | undefined, guard?: AddressGuard | undefined) {
@@ -91,9 +92,19 @@ export class TokenHttp {
     if (this.#given === undefined) await this.#ownFetch();
   }
 
+  async #prepared(): Promise<OwnFetch | undefined> {
+    try {
+      return this.#given === undefined ? await this.#ownFetch() : undefined;
+    } catch (error) {
+      this.#underWay -= 1;
+      throw error;
+    }
+  }
+
   /** Rejects only with the refusal of the guard, `ERR_DISCOVERY` with the reason `address`: nothing was sent then. */
   async send(request: TokenHttpRequest): Promise<TokenHttpResult> {
-    const own = this.#given === undefined ? await this.#ownFetch() : undefined;
+    this.#underWay += 1;
+    const own = await this.#prepared();
     const fetch: OwnFetch['fetch'] = this.#given ?? (own as OwnFetch).fetch;
     const controller = new AbortController();
     const started = momentOf(this.#clock);
@@ -162,6 +173,9 @@ export class TokenHttp {
       // Ends a body that was refused for its size; harmless after a whole one.
       controller.abort();
       busy?.dispose();
+      this.#underWay -= 1;
+      // Until the next token nobody needs it, and it weighs as much as a session.
+      if (this.#underWay === 0) void this.close();
     }
   }
 
