@@ -180,9 +180,10 @@ export class TokenHttp {
   }
 
   async close(): Promise<void> {
-    const own = await this.#own?.catch(() => undefined);
+    const own = this.#own;
+    // At once: whoever comes meanwhile makes another.
     this.#own = undefined;
-    await own?.close().catch(() => {});
+    await own?.then((made) => made.close()).catch(() => {});
   }
 
   #ownFetch(): Promise<OwnFetch> {

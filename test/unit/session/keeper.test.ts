@@ -174,7 +174,10 @@ describe('opening', () => {
     });
 
     expect(bare.captured).toBe(false);
-    await expect(bare.ready()).rejects.toThrow('Nothing was said yet of how to open a session');
+    await expect(bare.ready()).rejects.toMatchObject({
+      code: 'ERR_PROTOCOL',
+      message: expect.stringContaining('Nothing was said yet of how to open a session'),
+    });
   });
 });
 
@@ -377,7 +380,7 @@ describe('a loss', () => {
   });
 
   it('tentative ones count, too: the new session is given back and the old one is over', async () => {
-    const { keeper, open, deleted, told } = scene();
+    const { keeper, open, deleted, told, next, clock } = scene();
     for (let lost = 1; lost <= 2; lost += 1) keeper.lost(await open(), 'gone', false);
     const third = await open();
 
@@ -391,6 +394,34 @@ describe('a loss', () => {
       [4],
     ]);
     expect(told.slice(-2)).toEqual(['lost 3 (server): gone', 'recovering>unstable:ERR_SESSION_UNSTABLE']);
+    await clock.advance(5_000);
+    const slow = later();
+    next('initialize', slow.reply);
+    const again = code(keeper.ready() as Promise<Session>);
+    expect([keeper.state, keeper.failure]).toEqual(['recovering', undefined]);
+    slow.give({ status: 415, text: '' });
+    expect(await again).toBe('ERR_HTTP_STATUS');
+  });
+
+  it('is told once, although the new session was being opened for a tentative one', async () => {
+    const { keeper, open, next, told, clock } = scene();
+    for (let lost = 1; lost <= 2; lost += 1) keeper.lost(await open(), 'gone', false);
+    const third = await open();
+    const slow = later();
+    next('initialize', slow.reply);
+    keeper.lost(third, 'gone', true);
+    await clock.settle();
+    keeper.lost(third, 'gone for good', false);
+    slow.give({
+      status: 200,
+      relation: 'own',
+      message: { jsonrpc: '2.0', id: 0, result: { protocolVersion: '2025-11-25' } },
+      sessionIds: ['x'],
+    });
+    await clock.settle();
+
+    expect(keeper.state).toBe('unstable');
+    expect(told.filter((each) => each.startsWith('lost 3'))).toEqual(['lost 3 (server): gone for good']);
   });
 
   it('within the handshake counts as well', async () => {
@@ -549,21 +580,34 @@ describe('rest and end', () => {
       undefined,
       1,
     ]);
+    expect(keeper.failure).toBeUndefined();
   });
 
-  it('a session that stands at the very end is given back', async () => {
-    const made = scene(
-      {},
-      {
-        setUp: async () => {
-          queueMicrotask(() => made.keeper.close(false));
+  it.each([0, 1, 2, 3, 4, 5, 6, 7, 8])(
+    'a session that stands at the very end is given back (%i turns)',
+    async (turns) => {
+      const made = scene(
+        {},
+        {
+          setUp: async () => {
+            let turn = Promise.resolve();
+            for (let left = turns; left > 0; left -= 1) turn = turn.then(() => {});
+            void turn.then(() => made.keeper.close(false));
+          },
         },
-      },
-    );
+      );
+      await code(made.keeper.ready() as Promise<Session>);
+      await made.clock.settle();
 
-    expect(await code(made.keeper.ready() as Promise<Session>)).toBe('ERR_CLOSED');
-    expect([made.deleted, made.keeper.session, made.keeper.state]).toEqual([[1], undefined, 'closed']);
-  });
+      // Given back here, or by whoever closed.
+      expect([made.deleted.length <= 1, made.keeper.session, made.keeper.state]).toEqual([
+        true,
+        undefined,
+        'closed',
+      ]);
+      expect(made.deleted.length + made.told.filter((each) => each.startsWith('established')).length).toBe(1);
+    },
+  );
 
   it('a retired session that is lost says nothing', async () => {
     const { keeper, open, held, told } = scene({ boundToToken: true });
