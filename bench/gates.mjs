@@ -21,10 +21,14 @@ async function cpuUs(call, count, concurrency) {
   return (user + system) / count;
 }
 
-/** `{ cell, none, gates, all, added }` per cell: microseconds of CPU a call, and what all of them add as a share. */
+/**
+ * Per cell `{ cell, none, gates, all, added, required, requiredAdded }`: microseconds of CPU a call, and what all of them
+ * add as a share, with an audit that gathers its lines and with one that is required and writes each at once.
+ */
 export async function measureGates(port, { rounds, calls, say }) {
   const folder = mkdtempSync(join(tmpdir(), 'holdfast-bench-'));
-  const audit = auditLog(join(folder, 'audit.jsonl'), { actor: 'bench', required: true });
+  const audit = auditLog(join(folder, 'audit.jsonl'), { actor: 'bench' });
+  const strict = auditLog(join(folder, 'required.jsonl'), { actor: 'bench', required: true });
   const gates = () => [allowTools(['echo', 'add', 'slow']), maxCalls(1_000_000)];
   const rows = [];
   for (const kind of ['json', 'sse']) {
@@ -38,9 +42,10 @@ export async function measureGates(port, { rounds, calls, say }) {
       none: await open({}),
       gates: await open({ gates: gates() }),
       all: await open({ gates: gates(), audit }),
+      required: await open({ gates: gates(), audit: strict }),
     };
     for (const concurrency of [1, 64]) {
-      const seen = { none: [], gates: [], all: [] };
+      const seen = { none: [], gates: [], all: [], required: [] };
       // Until the JIT is done.
       for (const client of Object.values(contenders))
         await cpuUs(() => client.callTool(CALL), calls * 2, concurrency);
@@ -51,13 +56,15 @@ export async function measureGates(port, { rounds, calls, say }) {
         say(`gates, ${kind}, ${concurrency} concurrent: round ${turn + 1} of ${rounds}`);
       }
       // Within a round, so that what the machine does meanwhile falls on all of them.
-      const added = median(seen.all.map((all, turn) => all / seen.none[turn])) - 1;
+      const share = (name) => median(seen[name].map((us, turn) => us / seen.none[turn])) - 1;
+      const [added, requiredAdded] = [share('all'), share('required')];
       const figures = Object.fromEntries(Object.entries(seen).map(([name, all]) => [name, median(all)]));
-      rows.push({ cell: `${kind.toUpperCase()}, ${concurrency}`, ...figures, added });
+      rows.push({ cell: `${kind.toUpperCase()}, ${concurrency}`, ...figures, added, requiredAdded });
     }
     for (const client of Object.values(contenders)) await client.close();
   }
   await audit.close();
+  await strict.close();
   rmSync(folder, { recursive: true });
   return rows;
 }
