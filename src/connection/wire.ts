@@ -49,7 +49,7 @@ export class Wire {
   readonly #parts: WireParts;
   readonly #lingering = new Lingering();
   readonly #host: UnderWayHost;
-  #lastLearned: string | undefined;
+  #learned: { readonly value: string; readonly secrets: readonly string[] } = { value: '', secrets: [] };
 
   constructor(parts: WireParts) {
     this.#parts = parts;
@@ -237,14 +237,15 @@ export class Wire {
 
   /** A secret in a header may come back with its scheme or without, as a whole or one word of it. */
   #learn(value: string): void {
-    // Most requests carry what the last one did.
-    if (value === this.#lastLearned) return;
-    this.#lastLearned = value;
-    const { redactor } = this.#parts;
-    const bare = value.replace(SCHEME, '');
-    redactor.add(bare);
-    if (bare === value && value.includes(' ')) for (const word of value.split(' ')) redactor.add(word);
+    // Most requests carry what the last one did. Told each time, so that none is forgotten for younger ones.
+    if (value !== this.#learned.value) this.#learned = { value, secrets: secretsIn(value) };
+    for (const secret of this.#learned.secrets) this.#parts.redactor.add(secret);
   }
+}
+
+function secretsIn(value: string): string[] {
+  const bare = value.replace(SCHEME, '');
+  return bare === value && value.includes(' ') ? [bare, ...value.split(' ')] : [bare];
 }
 
 /** Who looks at the moment of sending answers for what is sent again: a call, with its ledger and its caller's rules. */

@@ -498,6 +498,25 @@ describe('secrets stay inside', () => {
     witness.expectNothing();
   });
 
+  it('a token that stays is not forgotten for the many cookies that come after it', async () => {
+    const scene = await startServer(SCENE);
+    const { server } = scene;
+    tellAll(scene);
+    let made = 0;
+    const token = 'canary-token-that-stays';
+    witness.secrets.add(token);
+    const client = await open(scene, { credentials: token, http: {} });
+    server.reply(CALL, {
+      status: 503,
+      headers: () => ({ 'content-type': 'text/plain', 'set-cookie': `lb=canary-lb-${++made}` }),
+      body: 'busy',
+    });
+    for (let call = 0; call < 100; call++) await witness.failure(echo(client, 'a'));
+    server.replyOnce(CALL, { status: 502, body: echoed });
+    await witness.failure(echo(client, 'b'));
+    witness.expectNothing();
+  });
+
   it('what a person typed for a server goes to that server alone', async () => {
     const schema = { type: 'object', properties: { id: { type: 'string' } } };
     let answer: unknown;
