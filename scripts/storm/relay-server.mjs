@@ -1,11 +1,13 @@
 // A stdio server that writes down each call before it runs it, and comes to harm where it is told to.
 // LEDGER: where it writes. REFUSE: while there is such a file, it does not start. SPEED: of its time.
-import { appendFileSync, existsSync, writeFileSync } from 'node:fs';
+import { appendFileSync, existsSync, renameSync, writeFileSync } from 'node:fs';
 import { createInterface } from 'node:readline';
 
 const { LEDGER, REFUSE, SPEED } = process.env;
 if (existsSync(REFUSE)) process.exit(1);
-writeFileSync(`${LEDGER}.pid`, String(process.pid));
+// Whole or not at all: whoever reads half of it would signal somebody else, and of nothing at all, everybody.
+writeFileSync(`${LEDGER}.pid.next`, String(process.pid));
+renameSync(`${LEDGER}.pid.next`, `${LEDGER}.pid`);
 
 const open = new Map();
 const say = (message) => process.stdout.write(`${JSON.stringify({ jsonrpc: '2.0', ...message })}\n`);
