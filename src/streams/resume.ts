@@ -9,6 +9,7 @@
 import { type Clock, sleep, type Timer } from '../clock.js';
 import type { StreamFacts } from '../connection/route.js';
 import type { Wire } from '../connection/wire.js';
+import { within } from '../credentials/deadline.js';
 import type { Credential, Rejection } from '../credentials/provider.js';
 import { HostedMcpError } from '../errors.js';
 import type { ExchangeHandle } from '../http/exchange.js';
@@ -117,7 +118,7 @@ class Resumption {
     const rejected = this.#rejected;
     this.#rejected = undefined;
     await this.#parts.pay?.(this.#parts.signal);
-    const credential = await this.#parts.credential(rejected);
+    const credential = await this.#credential(rejected);
     if (this.#parts.signal.aborted) throw this.#parts.signal.reason;
     return new AnswerStream(this.#parts, credential, this.#cursor, {
       onNews: () => {
@@ -128,6 +129,18 @@ class Resumption {
         this.#cursor = id;
       },
     });
+  }
+
+  /** No longer than the answer may be asked for: a source of the app's may never give one. */
+  #credential(rejected: Rejection | undefined): Promise<Credential> {
+    const { clock, credential, signal, untilMs } = this.#parts;
+    const leftMs = Math.max(0, untilMs(this.#openMs) - clock.monotonic());
+    const onTimeout = () =>
+      new HostedMcpError('ERR_CREDENTIAL_SOURCE', 'No credential came in the time there was', {
+        retryable: true,
+        reason: 'timeout',
+      });
+    return within(clock, credential(rejected), leftMs, onTimeout, signal);
   }
 
   /** Stays with one stream, or with one that took its place while it was silent, to its end. */

@@ -190,8 +190,10 @@ export class Scene {
     this.wire.onBegin = (exchange) => this.#begins(exchange);
     this.wire.onLeft = (exchange) => this.#leaves(exchange);
     this.wire.onGivenUp = (exchange) => this.server.late.push(exchange);
-    this.wire.onEnd = ({ id }) => {
-      const tracked = this.#trackedBy(id);
+    this.wire.onEnd = ({ id, cursor }) => {
+      // Tries to take an answer up are short while the network is down, and stand between two looks.
+      const resumed = /^call-(\d+)-/.exec(cursor ?? '')?.[1];
+      const tracked = this.#trackedBy(resumed === undefined ? id : Number(resumed));
       if (tracked !== undefined) tracked.carriedMs = this.clock.monotonic();
     };
     this.connection = new HostedConnection(options, { http: () => this.wire });

@@ -1,9 +1,9 @@
 import { describe, expect, it } from 'vitest';
-import type { HostedClient } from '../../../src/client.js';
+import { type HostedClient, HostedTransport } from '../../../src/client.js';
 import type { ScriptedReply, ToolCallContext } from '../../../src/testing/index.js';
 import { connectStock } from '../../wire/stock.js';
 import { advanceUntil } from '../../wire/streams.js';
-import { connect, failureOf, type Scene, startServer } from '../../wire/support.js';
+import { closeLater, connect, failureOf, machine, type Scene, startServer } from '../../wire/support.js';
 
 /** A call whose stream was cut before its answer (`outcome` is still to come); the tool goes on until `open()`. */
 async function cutCall(scene: Scene, client: HostedClient, timeout = 20_000) {
@@ -208,6 +208,36 @@ describe('while the answer is asked for', () => {
     await advanceUntil(scene, result, 20_000);
     expect(await result).toMatchObject({ content: [{ text: 'done' }] });
     expect([calls(scene), server.counts.executions]).toEqual([1, { gated: 1 }]);
+  });
+
+  it('a source of credentials that gives none any more is not waited for without end', async () => {
+    const { scene } = await start();
+    const inner = machine(scene);
+    let isSilent = false;
+    const never = new Promise<never>(() => {});
+    const transport = new HostedTransport(scene.server.url, {
+      clock: scene.clock,
+      credentials: {
+        id: 'own',
+        acquire: (target, options) => (isSilent ? never : inner.acquire(target, options)),
+      },
+    });
+    closeLater(() => transport.close());
+    await transport.start();
+    const ask = (id: number, method: string, params: object) =>
+      transport.send({ jsonrpc: '2.0', id, method, params });
+    await ask(1, 'initialize', {
+      protocolVersion: '2025-11-25',
+      capabilities: {},
+      clientInfo: { name: 'a', version: '1' },
+    });
+    await transport.send({ jsonrpc: '2.0', method: 'notifications/initialized' });
+    const call = failureOf(ask(2, 'tools/call', { name: 'gated', arguments: {} }));
+    await scene.clock.settle();
+    isSilent = true;
+    scene.server.cutStreams();
+    await scene.clock.advance(60_000);
+    expect(await call).toMatchObject({ code: 'ERR_OUTCOME_UNKNOWN', executed: 'unknown' });
   });
 
   it('a limit of the server holds for calls, too', async () => {
