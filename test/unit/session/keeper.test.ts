@@ -424,6 +424,26 @@ describe('a loss', () => {
     expect(told.filter((each) => each.startsWith('lost 3'))).toEqual(['lost 3 (server): gone for good']);
   });
 
+  it('and where that one cannot be had, the rest is all that is said, until it is over', async () => {
+    const { keeper, open, next, clock } = scene();
+    for (let lost = 1; lost <= 2; lost += 1) keeper.lost(await open(), 'gone', false);
+    const third = await open();
+    const [first, second] = [later(), later()];
+    next('initialize', first.reply, second.reply);
+    keeper.lost(third, 'gone', true);
+    await clock.settle();
+    keeper.lost(third, 'gone for good', false);
+    first.give({ status: 415, text: '' });
+    await clock.settle();
+    expect([keeper.state, keeper.failure?.code]).toEqual(['unstable', 'ERR_SESSION_UNSTABLE']);
+
+    await clock.advance(5_000);
+    const again = code(keeper.ready() as Promise<Session>);
+    expect([keeper.state, keeper.failure]).toEqual(['recovering', undefined]);
+    second.give({ status: 415, text: '' });
+    expect(await again).toBe('ERR_HTTP_STATUS');
+  });
+
   it('within the handshake counts as well', async () => {
     const { keeper, next, clock } = scene();
     next('notifications/initialized', ...new Array(100).fill(REFUSED));

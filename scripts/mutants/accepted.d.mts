@@ -1,0 +1,1 @@
+export const ACCEPTED: Readonly<Record<string, Readonly<Record<string, string>>>>;

@@ -1,0 +1,1 @@
+export const MODULES: readonly { readonly file: string; readonly tests: readonly string[] }[];
